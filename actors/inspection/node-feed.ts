@@ -26,6 +26,12 @@ const silenceMs = 7_000;
 /** Between two tries to ask a node whose feed is lost, in milliseconds: an agent of an earlier version never answers. */
 const againMs = 10_000;
 
+/**
+ * Bytes that may arrive of an agent that was told to wait: those under way on a slow connection, and a large message more.
+ * Beyond: it does not wait, and is lost with that reason, so that nothing of it queues at its listener. NF3
+ */
+const waitBytesMax = 4 * 1024 * 1024;
+
 /** Where the feed goes. */
 export interface FeedRoom {
   /** False: no room. */
@@ -53,6 +59,8 @@ export class NodeFeed {
   /** NF2: added to the node's own numbers. */
   #base = 0;
   #isWaiting = false;
+  /** Bytes that have arrived since it was told to wait. */
+  #waitBytes = 0;
   #isAnswered = false;
   #isLost = false;
   #isStopped = false;
@@ -81,7 +89,7 @@ export class NodeFeed {
   /** To be called when there may be room again. NF3 */
   pump(): void {
     if (!this.#isWaiting || !this.#options.room.ready()) return;
-    this.#isWaiting = false;
+    [this.#isWaiting, this.#waitBytes] = [false, 0];
     this.#tell({ pace: InspectionPace.INSPECTION_PACE_GO });
   }
 
@@ -109,7 +117,7 @@ export class NodeFeed {
     const callId = newCallId();
     this.#callId = callId;
     this.#isAnswered = false;
-    this.#isWaiting = false;
+    [this.#isWaiting, this.#waitBytes] = [false, 0];
     this.#base = this.#sequence;
     const question = NodeQuestion.create({ callId, inspect: WatchActorsRequest.create({ selection }) });
     const isAsked = nodes.ask(nodeId, question, {
@@ -131,6 +139,11 @@ export class NodeFeed {
     }
     this.#after(silenceMs);
     if (feed === null) return true;
+    if (this.#isWaiting) this.#waitBytes += ActorFeed.encode(feed).length;
+    if (this.#waitBytes > waitBytesMax) {
+      this.lose("the node's agent does not wait");
+      return false;
+    }
     this.#isLost = false;
     this.#send(feed, this.#base + feed.sequence);
     if (!this.#isWaiting && !this.#options.room.ready()) {
@@ -166,7 +179,8 @@ export class NodeFeed {
         ? null
         : clock.setTimeout(() => {
             this.#timer = null;
-            if (this.#callId === "") this.#ask();
+            if (this.#callId === "" && this.#options.room.ready()) this.#ask();
+            else if (this.#callId === "") this.#after(againMs);
             else this.lose(this.#isAnswered ? silent : unanswered);
           }, ms);
   }

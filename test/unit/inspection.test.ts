@@ -337,6 +337,34 @@ test("NF: an agent that falls silent is lost, and asked again", async (t) => {
   t.is(silent.questions.filter(({ inspect }) => inspect !== null).length, 2);
 });
 
+test("NF3: an agent that does not wait is lost, and asked again once there is room", async (t) => {
+  const { agentFeed, connect, run, two, watch } = world();
+  const { questions } = connect(two, { hears: false });
+  const { lost, stream } = watch(two, { processes: ["node-n1"] });
+  await run();
+  const { callId = "" } = questions[0] ?? {};
+  const answers = answersTo(two.nodes, "n1");
+  agentFeed.listen(ActorSelection.create(), {
+    ready: () => true,
+    onFeed: (feed) => answers.write(InspectionAnswer.create({ callId, feed })),
+  });
+  await run();
+  stream.buffered = 1e9;
+  for (let round = 0; round < 100; round += 1) {
+    agentFeed.move("actor/busy", `${round}`, "x".repeat(64 * 1024));
+    await run(10);
+  }
+  t.regex(lost("node-n1"), /does not wait/);
+  const bytes = stream.messages.reduce((sum, { steps }) => sum + (steps[0]?.context.length ?? 0), 0);
+  t.true(bytes < 4.2 * 1024 * 1024, `${bytes} bytes of 6.5 MB arrived`);
+  const asked = () => questions.filter(({ inspect }) => inspect !== null).length;
+  await run(25_000);
+  t.is(asked(), 1, "there is no room");
+  stream.buffered = 0;
+  await run(10_000);
+  t.is(asked(), 2);
+});
+
 test("a call that is cancelled is over, although the agent never answered", async (t) => {
   const { connect, one, run, two, watch } = world();
   const { questions } = connect(two, { hears: false });
