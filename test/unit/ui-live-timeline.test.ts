@@ -190,7 +190,7 @@ test("LT3: when a step cannot be read once it has waited, the time line begins a
   const feed = ActorFeed.encode(ActorFeed.create({ process, sequence: 3, atMs: beginning + 2_000 }));
   const stepsTag = (5 << 3) | 2;
   t.true(cut.length < 2 ** 14);
-  sink.write(Buffer.concat([feed, Buffer.from([stepsTag, (cut.length & 0x7f) | 0x80, cut.length >> 7]), cut]));
+  void sink.write(Buffer.concat([feed, Buffer.from([stepsTag, (cut.length & 0x7f) | 0x80, cut.length >> 7]), cut]));
   const next = await live();
   t.deepEqual(connections, { opened: 2, closed: 1 });
   t.is((await overview()).stepsTotal, 0);
