@@ -3,7 +3,9 @@
  *
  * TD1: the token is used up by the first browser that shows it, which gets a cookie instead. The cookie is valid until the
  *      process ends.
- * TD2: only loopback names are answered, so that a page of another name cannot reach this server (DNS rebinding).
+ * TD2: only one host name is answered, a random one below `.localhost`, which leads to this machine (RFC 6761 §6.3; browsers
+ *      resolve it themselves). Browsers send a cookie to every port of its host, so at `127.0.0.1` servers of other users of the
+ *      machine would get it; and pages of other names cannot reach this server (DNS rebinding). No answer tells the name.
  */
 import { createHash, randomBytes, timingSafeEqual } from "node:crypto";
 import type { IncomingMessage } from "node:http";
@@ -20,7 +22,9 @@ interface TokenDoorOptions {
 
 /** Length of the token and the cookie: nobody guesses them. */
 const secretBytes = 32;
-const names = ["127.0.0.1", "localhost", "[::1]"];
+/** The same for the name, of which a part below 64 characters is a label of DNS. */
+const nameBytes = 16;
+const cookieName = "muster-ui";
 
 const digest = (text: string): Buffer => createHash("sha256").update(text).digest();
 /** Takes the same time wherever they differ. */
@@ -30,25 +34,22 @@ export class TokenDoor implements Door {
   readonly wrongHost: string;
   /** The address to open, with the token. */
   readonly address: string;
-  readonly #origins: ReadonlyMap<string, string>;
   readonly #options: TokenDoorOptions;
   readonly #token = randomBytes(secretBytes).toString("base64url");
   readonly #secret = randomBytes(secretBytes).toString("base64url");
-  /** Browsers send a cookie to every port of a host: several servers need different names. */
-  readonly #cookie: string;
+  readonly #name = `muster-${randomBytes(nameBytes).toString("hex")}.localhost`;
   #isUsed = false;
 
   constructor(options: TokenDoorOptions) {
     const { port, command } = options;
     this.#options = options;
-    this.#origins = new Map(names.map((name) => [`${name}:${port}`, `http://${name}:${port}`]));
-    this.#cookie = `muster-ui-${port}`;
-    this.address = `http://127.0.0.1:${port}/?token=${this.#token}`;
-    this.wrongHost = `This server answers only at http://127.0.0.1:${port}/: open the address that '${command}' printed.`;
+    this.address = `http://${this.#name}:${port}/?token=${this.#token}`;
+    this.wrongHost = `This server answers only at the address that '${command}' printed: open that one.`;
   }
 
+  /** At any port: a tunnel may begin at another one. */
   originOf(host: string): string | null {
-    return this.#origins.get(host) ?? null;
+    return /^([^:]*)(?::\d{1,5})?$/.exec(host)?.[1] === this.#name ? `http://${host}` : null;
   }
 
   answer(request: IncomingMessage, url: URL): Answer | null {
@@ -69,12 +70,12 @@ export class TokenDoor implements Door {
     // A HEAD request, such as of a link checker, does not use it up.
     if (request.method !== "GET") return plainPage(enter);
     this.#isUsed = true;
-    const cookie = `${this.#cookie}=${this.#secret}; Path=/; HttpOnly; SameSite=Strict`;
+    const cookie = `${cookieName}=${this.#secret}; Path=/; HttpOnly; SameSite=Strict`;
     return plainPage({ ...enter, headers: { "set-cookie": cookie } });
   }
 
   visitorOf(request: IncomingMessage): Visitor | null {
-    const isKnown = this.#isUsed && areEqual(cookieOf(request, this.#cookie), this.#secret);
+    const isKnown = this.#isUsed && areEqual(cookieOf(request, cookieName), this.#secret);
     return isKnown ? { open: this.#options.open } : null;
   }
 

@@ -51,7 +51,7 @@ browserTest(
     await page.goto(`${address}#/actors`);
     await page.locator(".link.live").waitFor();
     await page.locator(".row.kind", { hasText: "ledger" }).first().waitFor();
-    t.regex(page.url(), /^http:\/\/127\.0\.0\.1:\d+\/#\/actors$/, "without the token");
+    t.regex(page.url(), /^http:\/\/muster-[0-9a-f]{32}\.localhost:\d+\/#\/actors$/, "without the token");
     await page.reload();
     await page.locator(".link.live").waitFor();
 
@@ -59,10 +59,13 @@ browserTest(
     await other.goto(address);
     await other.getByText("has been used: run 'muster ui' again").waitFor();
 
-    // From a page of another port, to which the browser sends the cookie, too: in a frame, and over its own WebSocket.
+    // Another user's server on this machine, which the same browser visits: it gets no cookie, cannot show the page in a frame,
+    // and cannot use its WebSocket.
     const foreign = await context.newPage();
     const origin = new URL(address).origin;
-    const evil = createServer((_request, response) => {
+    const cookies: (string | undefined)[] = [];
+    const evil = createServer(({ headers }, response) => {
+      cookies.push(headers.cookie);
       response.writeHead(200, { "content-type": "text/html" }).end(`<iframe src="${origin}/"></iframe>`);
     });
     t.teardown(() => evil.close());
@@ -70,6 +73,12 @@ browserTest(
     const framed = foreign.waitForResponse(`${origin}/`);
     await foreign.goto(`http://127.0.0.1:${(evil.address() as AddressInfo).port}/`);
     t.is((await framed).status(), 403);
+    t.is((await context.cookies(origin)).length, 1);
+    t.true(cookies.length > 0);
+    t.deepEqual(
+      cookies.filter((cookie) => cookie !== undefined),
+      [],
+    );
     const opened = await foreign.evaluate<string>(
       `new Promise((resolve) => {
       const socket = new WebSocket("${origin.replace("http", "ws")}/ws");

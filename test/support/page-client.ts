@@ -1,6 +1,8 @@
 /** A page without a browser: its requests and its WebSocket, as a browser sends them. */
 import { request as httpRequest, type IncomingHttpHeaders } from "node:http";
 import { request as httpsRequest } from "node:https";
+import { lookup as resolveName } from "node:dns";
+import type { LookupFunction } from "node:net";
 import { WebSocket } from "ws";
 import { UiHello, UiRequest, UiResponse } from "../../proto/gen/messages.ts";
 import type { Logger } from "../../runtime/ports/index.ts";
@@ -11,6 +13,10 @@ export const quietLog: Logger = {
   warn: () => undefined,
   error: () => undefined,
 };
+
+/** Names below `.localhost` are on this machine, as for browsers; not every system's resolver knows it. */
+const lookup: LookupFunction = (name, options, done) =>
+  resolveName(name.endsWith(".localhost") ? "127.0.0.1" : name, options, done);
 
 export interface Fetched {
   readonly status: number;
@@ -28,7 +34,7 @@ interface FetchOptions {
 export function fetched(address: string, { method = "GET", headers = {}, body }: FetchOptions = {}): Promise<Fetched> {
   const { promise, resolve, reject } = Promise.withResolvers<Fetched>();
   const request = address.startsWith("https:") ? httpsRequest : httpRequest;
-  const sent = request(address, { method, headers, rejectUnauthorized: false, agent: false }, (response) => {
+  const sent = request(address, { method, headers, rejectUnauthorized: false, agent: false, lookup }, (response) => {
     const chunks: Buffer[] = [];
     response.on("data", (chunk: Buffer) => chunks.push(chunk));
     response.on("error", reject);
@@ -66,6 +72,7 @@ export async function connectPage(address: string, headers: Readonly<Record<stri
   const socket = new WebSocket(`${address.replace(/^http/, "ws")}ws`, {
     headers: { origin: address.replace(/\/$/, ""), ...headers },
     rejectUnauthorized: false,
+    lookup,
   });
   const hello = Promise.withResolvers<UiHello>();
   const closed = Promise.withResolvers<{ readonly code: number; readonly reason: string }>();

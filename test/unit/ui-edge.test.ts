@@ -45,7 +45,7 @@ async function scene(
     limits: { ...limits, ...changed },
   });
   t.teardown(() => server.close());
-  const base = `http://127.0.0.1:${server.port}/`;
+  const base = new URL("/", server.address).href;
   let cookie = "";
   const enter = async (): Promise<string> => (cookie ||= cookieIn(await fetched(server.address)));
   return {
@@ -74,7 +74,7 @@ test("the token lets the first browser in, which gets a cookie, and is then used
   const first = await fetched(server.address);
   t.is(first.status, 200);
   t.regex(first.body, /data-to="\/"/);
-  t.regex(first.headers["set-cookie"]?.[0] ?? "", /^muster-ui-\d+=[\w-]{43}; Path=\/; HttpOnly; SameSite=Strict$/);
+  t.regex(first.headers["set-cookie"]?.[0] ?? "", /^muster-ui=[\w-]{43}; Path=\/; HttpOnly; SameSite=Strict$/);
   t.regex((await fetched(base, { headers: { cookie: cookieIn(first) } })).body, /<div id="app">/);
   const second = await fetched(server.address);
   t.is(second.status, 401);
@@ -99,7 +99,7 @@ test("without the token, or with one of an earlier run, the page says what to do
   t.regex(old.body, /is not valid, or is of an earlier run/);
   t.is((await fetched(server.address, { method: "HEAD" })).status, 200);
   t.is((await fetched(server.address)).headers["set-cookie"]?.length, 1, "a HEAD request does not use the token up");
-  t.is((await fetched(base, { headers: { cookie: `muster-ui-${server.port}=guessed` } })).status, 401);
+  t.is((await fetched(base, { headers: { cookie: "muster-ui=guessed" } })).status, 401);
   for (const path of ["door.css", "door.js"]) t.is((await fetched(base + path)).status, 200, path);
 });
 
@@ -111,16 +111,33 @@ test("a browser that follows a link from another site goes to the page once more
   t.notRegex((await fetched(base)).body, /data-to/);
 });
 
-test("only loopback names are answered: another name that leads here gets nothing", async (t) => {
+test("TD2: only the random name is answered, which no answer tells: a name that other servers share gets nothing", async (t) => {
   const { server, base, enter } = await scene(t);
   const cookie = await enter();
-  for (const host of [`evil.example:${server.port}`, "127.0.0.1", "127.0.0.1:1"]) {
+  const { hostname } = new URL(base);
+  t.regex(hostname, /^muster-[0-9a-f]{32}\.localhost$/);
+  t.not(hostname, new URL((await scene(t)).base).hostname);
+  const { port } = server;
+  const others = ["127.0.0.1", "localhost", "[::1]", "evil.example", `x.${hostname}`, `${hostname}.`, `${hostname}@x`];
+  for (const host of [...others.map((name) => `${name}:${port}`), "127.0.0.1"]) {
     const { status, body } = await fetched(base, { headers: { host, cookie } });
     t.is(status, 421, host);
-    t.regex(body, /answers only at http:\/\/127\.0\.0\.1:\d+\//);
+    t.regex(body, /answers only at the address that .*muster ui.* printed/);
+    t.false(body.includes(hostname));
     await t.throwsAsync(connectPage(base, { host, cookie }), { message: /^refused: 421/ });
   }
-  t.is((await fetched(base, { headers: { host: `localhost:${server.port}`, cookie } })).status, 200);
+});
+
+test("TD2: a tunnel may begin at another port, and a page at another port of the same name is another one", async (t) => {
+  const { base, enter } = await scene(t);
+  const cookie = await enter();
+  const host = `${new URL(base).hostname}:1`;
+  t.is((await fetched(base, { headers: { host, cookie } })).status, 200);
+  const client = await connectPage(base, { host, cookie, origin: `http://${host}` });
+  t.like(await client.hello, { user: "ada" });
+  client.socket.terminate();
+  await t.throwsAsync(connectPage(base, { host, cookie }), { message: /^refused: 403/ });
+  await t.throwsAsync(connectPage(base, { cookie, origin: `http://${host}` }), { message: /^refused: 403/ });
 });
 
 test("another page's WebSocket, form or frame is refused", async (t) => {
