@@ -13,8 +13,8 @@ import {
 } from "../../proto/gen/messages.ts";
 import { RpcError, type RpcChannel } from "../../runtime/ports/rpc.ts";
 import type { SimIdentity } from "../../runtime/sim/rpc.ts";
-import { Intruder, joinTokensIn } from "./intruder.ts";
-import type { SimManager } from "./managers.ts";
+import { Intruder, joinTokensIn } from "../../simulation/faults/intruder.ts";
+import type { SimManager } from "../../simulation/managers/managers.ts";
 import { ScriptedWorld } from "./scripted.ts";
 
 const { GetNode, ListClusters, RemoveNode, UpdateCluster, UpdateNode } = ControlService.methods;

@@ -37,10 +37,10 @@ import {
   UpdateClusterRequest,
   UpdateNodeRequest,
 } from "../../proto/gen/messages.ts";
-import { refusedPayload } from "./workload-rollout.ts";
+import { refusedPayload } from "../../simulation/workloads/rollout.ts";
 import { ScriptedWorld, steadyTasks } from "./scripted.ts";
-import { simService, simTask } from "./services.ts";
-import { followHosts } from "./transitions.ts";
+import { simService, simTask } from "../../simulation/workloads/services.ts";
+import { followHosts } from "../../simulation/transitions.ts";
 
 const canary = "CANARY";
 const bytes = (text: string): Uint8Array => new TextEncoder().encode(text);

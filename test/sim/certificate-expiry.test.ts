@@ -9,8 +9,8 @@ import {
   NodeStatus_State,
   UpdateClusterRequest,
 } from "../../proto/gen/messages.ts";
-import { identityOf } from "./authority.ts";
-import type { SimManager } from "./managers.ts";
+import { identityOf } from "../../simulation/managers/authority.ts";
+import type { SimManager } from "../../simulation/managers/managers.ts";
 import { ScriptedWorld } from "./scripted.ts";
 
 const { ListClusters, UpdateCluster } = ControlService.methods;

@@ -21,10 +21,10 @@ import {
   UpdateStatus_UpdateState,
   type Service,
 } from "../../proto/gen/messages.ts";
-import type { SimManager } from "./managers.ts";
+import type { SimManager } from "../../simulation/managers/managers.ts";
 import { ScriptedWorld, steadyTasks } from "./scripted.ts";
-import { simService, simTask, updatedAgain } from "./services.ts";
-import { refusedPayload } from "./workload-rollout.ts";
+import { simService, simTask, updatedAgain } from "../../simulation/workloads/services.ts";
+import { refusedPayload } from "../../simulation/workloads/rollout.ts";
 
 const hourMs = 3_600_000;
 const delayMs = 20_000;

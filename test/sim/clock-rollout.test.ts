@@ -5,9 +5,9 @@
  */
 import test from "ava";
 import { Duration, UpdateConfig, UpdateStatus_UpdateState } from "../../proto/gen/messages.ts";
-import type { SimManager } from "./managers.ts";
+import type { SimManager } from "../../simulation/managers/managers.ts";
 import { ScriptedWorld, steadyTasks } from "./scripted.ts";
-import { simService, updatedAgain } from "./services.ts";
+import { simService, updatedAgain } from "../../simulation/workloads/services.ts";
 
 const monitorMs = 20_000;
 const { COMPLETED, UPDATING } = UpdateStatus_UpdateState;

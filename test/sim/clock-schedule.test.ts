@@ -9,10 +9,10 @@ import test from "ava";
 import { jobLabel } from "../../machines/orchestration/jobs/labels.ts";
 import { readScheduleStatus } from "../../machines/orchestration/jobs/runs.ts";
 import { ReplicatedJob, ScheduledRun_Outcome } from "../../proto/gen/messages.ts";
-import type { SimManager } from "./managers.ts";
-import { jobPayload } from "./machine.ts";
+import type { SimManager } from "../../simulation/managers/managers.ts";
+import { jobPayload } from "../../simulation/nodes/machine.ts";
 import { ScriptedWorld, steadyTasks } from "./scripted.ts";
-import { simService, simTask } from "./services.ts";
+import { simService, simTask } from "../../simulation/workloads/services.ts";
 
 const hourMs = 3_600_000;
 

@@ -1,6 +1,6 @@
 import test from "ava";
-import { drawOptions } from "./options.ts";
-import { runSeed } from "./world.ts";
+import { drawOptions } from "../../simulation/options.ts";
+import { runSeed } from "../../simulation/world.ts";
 
 test.serial("the same seed gives the same trace, byte for byte", async (t) => {
   const options = drawOptions(8471);

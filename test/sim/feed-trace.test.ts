@@ -3,8 +3,8 @@ import test from "ava";
 import { createProcessFeed } from "../../actors/inspection/process-feed.ts";
 import { ActorSelection, ControlService, CreateServiceRequest } from "../../proto/gen/messages.ts";
 import { ScriptedWorld, steadyTasks } from "./scripted.ts";
-import { simService } from "./services.ts";
-import { followHosts } from "./transitions.ts";
+import { simService } from "../../simulation/workloads/services.ts";
+import { followHosts } from "../../simulation/transitions.ts";
 
 const traceId = "0af7651916cd43dd8448eb211c80319c";
 const traceparent = `00-${traceId}-b7ad6b7169203331-01`;

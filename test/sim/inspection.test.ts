@@ -8,9 +8,9 @@ import test from "ava";
 import { InspectionService, WatchActorsRequest } from "../../proto/gen/messages.ts";
 import { noFaults } from "../../runtime/sim/network.ts";
 import { addToView, type FeedView } from "../support/feed-view.ts";
-import type { SimManager } from "./managers.ts";
+import type { SimManager } from "../../simulation/managers/managers.ts";
 import { ScriptedWorld, steadyTasks } from "./scripted.ts";
-import { simService } from "./services.ts";
+import { simService } from "../../simulation/workloads/services.ts";
 
 const seeds = [21, 22, 23];
 const rounds = 4;

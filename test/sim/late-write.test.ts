@@ -7,7 +7,7 @@
 import test from "ava";
 import { Annotations, ConfigSpec, ControlService, CreateConfigRequest } from "../../proto/gen/messages.ts";
 import { RpcError, Status } from "../../runtime/ports/rpc.ts";
-import type { SimManager } from "./managers.ts";
+import type { SimManager } from "../../simulation/managers/managers.ts";
 import { ScriptedWorld } from "./scripted.ts";
 
 const { CreateConfig } = ControlService.methods;

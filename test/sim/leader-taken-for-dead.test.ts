@@ -1,8 +1,8 @@
 // A manager that was declared dead leads before the log records that it is alive, and is demoted at that moment.
 import test from "ava";
 import { ControlService, NodeRole, NodeSpec, UpdateNodeRequest } from "../../proto/gen/messages.ts";
-import { checkRoles } from "./invariants-roles.ts";
-import type { SimManager } from "./managers.ts";
+import { checkRoles } from "../../simulation/invariants/roles.ts";
+import type { SimManager } from "../../simulation/managers/managers.ts";
 import { ScriptedWorld } from "./scripted.ts";
 
 test("a leader that is dead in the log becomes a worker only after it has stopped leading", async (t) => {

@@ -1,7 +1,7 @@
 // Autolock and its keys change repeatedly while managers are killed at any time; each manager can be unlocked again.
 import test from "ava";
-import { drawOptions } from "./options.ts";
-import { runSeed } from "./world.ts";
+import { drawOptions } from "../../simulation/options.ts";
+import { runSeed } from "../../simulation/world.ts";
 
 const seeds = [1, 2, 3, 4];
 

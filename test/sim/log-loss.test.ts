@@ -10,9 +10,9 @@ import {
   ListConfigsRequest,
   NodeRole,
 } from "../../proto/gen/messages.ts";
-import type { SimManager } from "./managers.ts";
+import type { SimManager } from "../../simulation/managers/managers.ts";
 import { ScriptedWorld } from "./scripted.ts";
-import { simService } from "./services.ts";
+import { simService } from "../../simulation/workloads/services.ts";
 
 const { CreateConfig, ListConfigs } = ControlService.methods;
 const seeds = [1, 2, 3, 4, 5, 6, 7, 8];

@@ -7,10 +7,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { judgeSeed, knownFailures } from "./known-failures.ts";
 import { judgeMarks, knownMarks, unreachedMarks } from "./marks.ts";
-import { describeOptions, drawOptions } from "./options.ts";
+import { describeOptions, drawOptions } from "../../simulation/options.ts";
 import { runSeeds, type SeedResult } from "./seed-pool.ts";
 import { orExit, scriptArguments, wholeNumber } from "../support/script-arguments.ts";
-import { runSeed } from "./world.ts";
+import { runSeed } from "../../simulation/world.ts";
 
 function say(line: string): void {
   process.stdout.write(`${line}\n`);

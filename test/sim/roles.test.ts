@@ -1,7 +1,7 @@
 // Managers are demoted and promoted while others are killed: one always remains, and each promoted one comes back.
 import test from "ava";
-import { drawOptions } from "./options.ts";
-import { runSeed } from "./world.ts";
+import { drawOptions } from "../../simulation/options.ts";
+import { runSeed } from "../../simulation/world.ts";
 
 const seeds = [1, 2, 3, 4];
 

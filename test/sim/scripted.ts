@@ -12,11 +12,11 @@ import type { RpcChannel } from "../../runtime/ports/rpc.ts";
 import type { SimProcess } from "../../runtime/sim/simulation.ts";
 import type { Replica } from "../../runtime/store/replica.ts";
 import { noFaults } from "../../runtime/sim/network.ts";
-import type { TaskHabits } from "./machine.ts";
-import { SimManagers, type SimManager } from "./managers.ts";
-import { SimNodes, runningOn } from "./nodes.ts";
-import { drawOptions } from "./options.ts";
-import { Scene } from "./scene.ts";
+import type { TaskHabits } from "../../simulation/nodes/machine.ts";
+import { SimManagers, type SimManager } from "../../simulation/managers/managers.ts";
+import { SimNodes, runningOn } from "../../simulation/nodes/nodes.ts";
+import { drawOptions } from "../../simulation/options.ts";
+import { Scene } from "../../simulation/scene.ts";
 
 /** Tasks that never fail or end by themselves. */
 export const steadyTasks: TaskHabits = {

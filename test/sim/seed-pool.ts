@@ -7,7 +7,7 @@ import { fork } from "node:child_process";
 import { once } from "node:events";
 import { availableParallelism } from "node:os";
 import { fileURLToPath } from "node:url";
-import type { SimResult } from "./world.ts";
+import type { SimResult } from "../../simulation/world.ts";
 
 /** The part of a run's result that crosses processes. */
 export interface SeedResult extends Pick<SimResult, "failure" | "steps" | "versions" | "virtualMs"> {

@@ -1,7 +1,7 @@
 /** Runs the seeds that its parent sends, one after another, and sends back each result: see seed-pool.ts. */
-import { drawOptions } from "./options.ts";
+import { drawOptions } from "../../simulation/options.ts";
 import type { SeedResult } from "./seed-pool.ts";
-import { runSeed } from "./world.ts";
+import { runSeed } from "../../simulation/world.ts";
 
 process.on("message", (seed: number) => {
   void runSeed(drawOptions(seed), false).then(({ failure, marks, steps, versions, virtualMs }) => {

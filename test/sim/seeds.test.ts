@@ -1,6 +1,6 @@
 import test from "ava";
-import { describeOptions, drawOptions } from "./options.ts";
-import { runSeed } from "./world.ts";
+import { describeOptions, drawOptions } from "../../simulation/options.ts";
+import { runSeed } from "../../simulation/world.ts";
 
 const holds = test.macro({
   exec: async (t, seed: number) => {

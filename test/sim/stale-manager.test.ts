@@ -1,6 +1,6 @@
 // A manager's link is back before the log answers, and meanwhile the agent was with another manager.
 import test from "ava";
-import type { SimManager } from "./managers.ts";
+import type { SimManager } from "../../simulation/managers/managers.ts";
 import { ScriptedWorld } from "./scripted.ts";
 
 /** The agent notices the cut by a heartbeat, at most 5 s after the last one, and retries its manager once. */

@@ -1,6 +1,6 @@
 // A leader whose process is starved loses the lead: its measurements of the link are obsolete once another manager leads.
 import test from "ava";
-import type { SimManager } from "./managers.ts";
+import type { SimManager } from "../../simulation/managers/managers.ts";
 import { ScriptedWorld } from "./scripted.ts";
 
 /** Duration of each of the leader's callbacks, in milliseconds: renewing the lease takes longer than the lease lasts. */

@@ -7,7 +7,7 @@ import test from "ava";
 import { ControlService, CreateServiceRequest, NodeStatus_State, TaskState } from "../../proto/gen/messages.ts";
 import type { Replica } from "../../runtime/store/replica.ts";
 import { ScriptedWorld, steadyTasks } from "./scripted.ts";
-import { simService } from "./services.ts";
+import { simService } from "../../simulation/workloads/services.ts";
 
 const tasksEach = 10;
 /** Duration of the slow phase, in virtual milliseconds: from before the service is created until long after. */

@@ -11,8 +11,8 @@ import { ActorSelection, TimelineStepsRequest } from "../../proto/gen/messages.t
 import { stepsOf } from "../../runtime/recording/timeline.ts";
 import { TimelineIndex } from "../../runtime/recording/timeline-index.ts";
 import { ScriptedWorld, steadyTasks } from "./scripted.ts";
-import { simService } from "./services.ts";
-import { followHosts } from "./transitions.ts";
+import { simService } from "../../simulation/workloads/services.ts";
+import { followHosts } from "../../simulation/transitions.ts";
 
 const quiet = { debug() {}, info() {}, warn() {}, error() {} };
 

@@ -22,7 +22,7 @@ import {
 import type { Clock } from "../../runtime/ports/index.ts";
 import { RpcError, Status, type RpcChannel } from "../../runtime/ports/rpc.ts";
 import { readyNode } from "./scheduling.ts";
-import type { Storage } from "./storage.ts";
+import type { Storage } from "../../simulation/nodes/storage-model.ts";
 
 /** The only plugin of these tests unless stated otherwise. */
 export const pluginName = "fast";

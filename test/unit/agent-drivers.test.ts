@@ -3,7 +3,7 @@
 import test from "ava";
 import { unreachableMsMax } from "../../actors/agent/tasks.ts";
 import { Any, DriverSpec, GenericRuntimeSpec, TaskSpec, TaskState } from "../../proto/gen/messages.ts";
-import { driverKind, SimDrivers } from "../sim/drivers.ts";
+import { driverKind, SimDrivers } from "../../simulation/nodes/drivers.ts";
 import { task, World } from "./agent-world.ts";
 
 const spec = TaskSpec.create({

@@ -43,8 +43,8 @@ import { makeJoinToken } from "../../lib/pki/index.ts";
 import { RpcError, Status, type CallContext, type Sink } from "../../runtime/ports/rpc.ts";
 import type { ProcessClock } from "../../runtime/sim/clock.ts";
 import { Simulation, type SimProcess } from "../../runtime/sim/simulation.ts";
-import { identityOf, simulatedAuthority } from "../sim/authority.ts";
-import { agentDisk, SimMachine } from "../sim/machine.ts";
+import { identityOf, simulatedAuthority } from "../../simulation/managers/authority.ts";
+import { agentDisk, SimMachine } from "../../simulation/nodes/machine.ts";
 
 export const address = "10.0.0.1:2377";
 const text = (bytes: Uint8Array): string => new TextDecoder().decode(bytes);

@@ -6,7 +6,8 @@ import { updateOf } from "../../machines/dataplane/generation.ts";
 import type { DataplaneDelta } from "../../machines/dataplane/objects.ts";
 import { Policy, PolicyID, PortRange, Rule, TierInfo } from "../../proto/gen/felix.ts";
 import { tierEntries } from "../../proto/tier-policies.ts";
-import { arbitraryDelta, endpointOf, ModelDriver, policyOf, setOf } from "../support/dataplane.ts";
+import { ModelDriver } from "../../simulation/nodes/dataplane-model.ts";
+import { arbitraryDelta, endpointOf, policyOf, setOf } from "../support/dataplane.ts";
 
 function drain(outbox: Outbox, driver: ModelDriver, limit = Infinity): void {
   for (let count = 0; count < limit; count++) {

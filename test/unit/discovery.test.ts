@@ -9,7 +9,7 @@ import { SimClock } from "../../runtime/sim/clock.ts";
 import { SimRandom } from "../../runtime/sim/random.ts";
 import { createSimTelemetry } from "../../runtime/sim/telemetry.ts";
 import { SimTrace } from "../../runtime/sim/trace.ts";
-import { NetworkMachine } from "../support/network-machine.ts";
+import { NetworkMachine } from "../../simulation/nodes/network-machine.ts";
 import { networkScene, type SceneTask } from "../support/network-scene.ts";
 
 const web = { name: "web", network: "back", virtualAddress: "10.0.1.2" };

@@ -69,9 +69,9 @@ test("each test that parity names exists, and each of its rows says where it is 
   const lines = read("docs/parity.md").split("\n");
   for (const line of lines.filter((each) => each.startsWith("| "))) {
     const cells = line.slice(2, -2).split(" | ");
-    const named = quoted(cells.at(-1) ?? "").filter((each) => /^(?:unit|cluster|interop|sim)\//.test(each));
+    const named = quoted(cells.at(-1) ?? "").filter((each) => /^(?:unit|cluster|interop|sim|simulation)\//.test(each));
     for (const name of named) {
-      const files = [`test/${name}.test.ts`, `test/${name}.ts`, `test/${name}`];
+      const files = [`test/${name}.test.ts`, `test/${name}.ts`, `test/${name}`, name];
       t.true(
         files.some((file) => existsSync(join(top, file))),
         `docs/parity.md names the test ${name}, which does not exist`,

@@ -6,7 +6,7 @@ import type { DriverTaskNews } from "../../machines/driver/task.machine.ts";
 import { NomadDriverConfig, TaskConfig } from "../../proto/gen/nomad.ts";
 import { SimClock } from "../../runtime/sim/clock.ts";
 import { SimRandom } from "../../runtime/sim/random.ts";
-import { DriverMachine, type MachineHabits } from "../support/driver-machine.ts";
+import { DriverMachine, type MachineHabits } from "../../simulation/nodes/driver-machine.ts";
 
 const calm: MachineHabits = { dieAtLaunch: 0, dieBeforeStart: 0, dieAfterStart: 0, endsByItself: 0, refuses: 0 };
 

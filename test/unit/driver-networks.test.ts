@@ -15,7 +15,7 @@ import { SimClock } from "../../runtime/sim/clock.ts";
 import { SimRandom } from "../../runtime/sim/random.ts";
 import { createSimTelemetry } from "../../runtime/sim/telemetry.ts";
 import { SimTrace } from "../../runtime/sim/trace.ts";
-import { NetworkMachine } from "../support/network-machine.ts";
+import { NetworkMachine } from "../../simulation/nodes/network-machine.ts";
 
 const plan: NetworkPlan = {
   taskId: "t1",

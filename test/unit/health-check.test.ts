@@ -36,8 +36,8 @@ import { createSimTelemetry } from "../../runtime/sim/telemetry.ts";
 import { SimTrace } from "../../runtime/sim/trace.ts";
 import { systemProbes } from "../../runtime/system/probes.ts";
 import type { Commit, Store } from "../../runtime/store/store.ts";
-import type { SimDrivers } from "../sim/drivers.ts";
-import { checkProven, findUnwell } from "../sim/invariants-health.ts";
+import type { SimDrivers } from "../../simulation/nodes/drivers.ts";
+import { checkProven, findUnwell } from "../../simulation/invariants/health.ts";
 import { task, World } from "./agent-world.ts";
 
 const seconds = (count: number) => Duration.create({ seconds: count });

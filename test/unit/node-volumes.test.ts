@@ -18,7 +18,7 @@ import { RpcError, Status } from "../../runtime/ports/rpc.ts";
 import { pluginName, PluginLink, socketsOf } from "../support/csi.ts";
 import { call, testManager } from "../support/manager.ts";
 import { inState, pendingTask } from "../support/scheduling.ts";
-import { Storage } from "../support/storage.ts";
+import { Storage } from "../../simulation/nodes/storage-model.ts";
 
 function world(t: ExecutionContext) {
   const { clock, env } = testManager();

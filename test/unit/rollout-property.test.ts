@@ -23,7 +23,7 @@ import {
   type Service,
 } from "../../proto/gen/messages.ts";
 import { RpcError } from "../../runtime/ports/rpc.ts";
-import { findMovingRollout, RolloutChecks } from "../sim/invariants-rollout.ts";
+import { findMovingRollout, RolloutChecks } from "../../simulation/invariants/rollout.ts";
 import { testCluster, type TestCluster } from "../support/cluster.ts";
 import { call } from "../support/manager.ts";
 

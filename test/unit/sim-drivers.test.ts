@@ -3,7 +3,7 @@ import test from "ava";
 import { SimClock } from "../../runtime/sim/clock.ts";
 import { SimRandom } from "../../runtime/sim/random.ts";
 import { SimTrace } from "../../runtime/sim/trace.ts";
-import { SimDrivers } from "../sim/drivers.ts";
+import { SimDrivers } from "../../simulation/nodes/drivers.ts";
 
 const faults = {
   dieAtLaunch: 0,

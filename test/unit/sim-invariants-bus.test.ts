@@ -1,7 +1,7 @@
 // The invariants of messages between managers can fail.
 import test from "ava";
 import type { BusPassage } from "../../runtime/store/bus-observer.ts";
-import { BusLedger, heardMsMax } from "../sim/invariants-bus.ts";
+import { BusLedger, heardMsMax } from "../../simulation/invariants/bus.ts";
 
 const question: BusPassage = { life: "a", number: 1, subject: "muster.v1.svc.ledger.propose", asked: true };
 const answer = Uint8Array.of(1);

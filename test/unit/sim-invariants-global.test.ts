@@ -16,7 +16,7 @@ import {
   TaskStatus,
 } from "../../proto/gen/messages.ts";
 import type { Commit, ObjectChange } from "../../runtime/store/store.ts";
-import { checkEvictions, checkNodes, findMisplaced } from "../sim/invariants-global.ts";
+import { checkEvictions, checkNodes, findMisplaced } from "../../simulation/invariants/global.ts";
 import { testNode } from "../support/cluster.ts";
 import { testManager } from "../support/manager.ts";
 

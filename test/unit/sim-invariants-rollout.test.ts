@@ -23,9 +23,9 @@ import {
 import { timestampOf } from "../../proto/time.ts";
 import { makeJoinToken } from "../../lib/pki/index.ts";
 import type { Commit, ObjectChange } from "../../runtime/store/store.ts";
-import { RootChecks } from "../sim/invariants-certificates.ts";
-import { RolloutEnds } from "../sim/invariants-rollout-ends.ts";
-import { RolloutChecks } from "../sim/invariants-rollout.ts";
+import { RootChecks } from "../../simulation/invariants/certificates.ts";
+import { RolloutEnds } from "../../simulation/invariants/rollout-ends.ts";
+import { RolloutChecks } from "../../simulation/invariants/rollout.ts";
 import { testManager } from "../support/manager.ts";
 
 const { COMPLETED, ROLLBACK_COMPLETED, ROLLBACK_STARTED, UPDATING } = UpdateStatus_UpdateState;

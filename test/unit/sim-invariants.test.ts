@@ -1,5 +1,5 @@
 import test from "ava";
-import { LogMemory } from "../sim/invariants-log.ts";
+import { LogMemory } from "../../simulation/invariants/log.ts";
 import {
   Annotations,
   Meta,
@@ -21,7 +21,7 @@ import {
   checkStatesGrow,
   checkVersionGrows,
   findUnconverged,
-} from "../sim/invariants.ts";
+} from "../../simulation/invariants/always.ts";
 
 function task(id: string, fields: Partial<Task> & { readonly state?: TaskState } = {}): Task {
   const { state = TaskState.RUNNING, ...rest } = fields;

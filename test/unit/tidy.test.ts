@@ -5,7 +5,8 @@ import { fileURLToPath } from "node:url";
 import test from "ava";
 
 const top = fileURLToPath(new URL("../..", import.meta.url));
-const folders = "proto lib machines runtime actors edges linux drivers processes ui cli tools test bench".split(" ");
+const folders =
+  "proto lib machines runtime actors edges linux drivers processes simulation ui cli tools test bench".split(" ");
 
 interface Source {
   readonly path: string;
@@ -194,7 +195,7 @@ test("every source file is used by another", (t) => {
   const isOfTests = (path: string): boolean => /^(?:test|bench)\//.test(path);
   const imported = new Set(sources.filter(({ path }) => !isOfTests(path)).flatMap((source) => source.imports));
   const entries =
-    /^(cli\/main\.ts|ui\/main\.tsx|ui\/door\.ts|tools\/|test\/|bench\/|proto\/generate\.ts|proto\/page-codec\.ts|(?:drivers|linux)\/[^/]+\/main\.ts|runtime\/sim\/)/;
+    /^(cli\/main\.ts|ui\/main\.tsx|ui\/door\.ts|tools\/|test\/|bench\/|proto\/generate\.ts|proto\/page-codec\.ts|(?:drivers|linux)\/[^/]+\/main\.ts|runtime\/sim\/|simulation\/world\.ts)/;
   for (const { path } of sources) {
     t.true(imported.has(path) || entries.test(path), `${path} is imported only by tests: delete it or use it`);
   }
@@ -211,7 +212,7 @@ test("in the rooms of the domain, a name is exported only if another file uses i
 });
 
 test("a label of the simulation has one meaning, explained in its file's header", (t) => {
-  const simulation = sources.filter(({ path }) => path.startsWith("test/sim/"));
+  const simulation = sources.filter(({ path }) => /^(?:simulation|test\/sim)\//.test(path));
   const explained = new Map<string, string>();
   for (const { path, text } of simulation) {
     for (const [, label] of text.matchAll(/^ \* ([SL]\d+): /gm)) {
@@ -222,7 +223,10 @@ test("a label of the simulation has one meaning, explained in its file's header"
   }
   for (const { path, text } of simulation) {
     for (const [, label] of text.matchAll(/["`]([SL]\d+): /g)) {
-      t.true(explained.has(label as string), `${path} reports ${label}, which no file header under test/sim explains`);
+      t.true(
+        explained.has(label as string),
+        `${path} reports ${label}, which no file header under simulation/ explains`,
+      );
     }
   }
 });

@@ -9,7 +9,7 @@ import {
   withoutVirtual,
   type VirtualPlan,
 } from "../../machines/discovery/virtual-addresses.ts";
-import { NameMachine } from "../support/name-machine.ts";
+import { NameMachine } from "../../simulation/nodes/name-machine.ts";
 import { networkScene } from "../support/network-scene.ts";
 
 const table = virtualTableOf("0123abcd");

@@ -17,7 +17,7 @@ import { RpcError, Status } from "../../runtime/ports/rpc.ts";
 import { pluginName, PluginLink, socketsOf, storageNode, volume } from "../support/csi.ts";
 import { testManager } from "../support/manager.ts";
 import { inState, pendingTask } from "../support/scheduling.ts";
-import { Storage, type StorageOptions } from "../support/storage.ts";
+import { Storage, type StorageOptions } from "../../simulation/nodes/storage-model.ts";
 
 const { PENDING_PUBLISH, PUBLISHED, PENDING_NODE_UNPUBLISH, PENDING_UNPUBLISH } = PublishState;
 

@@ -14,7 +14,8 @@ import { createSimTelemetry } from "../../../runtime/sim/telemetry.ts";
 import { SimTrace } from "../../../runtime/sim/trace.ts";
 import { SystemClock } from "../../../runtime/system/clock.ts";
 import { until } from "../../fixtures/until.ts";
-import { endpointOf, ModelDriver, policyOf, setOf } from "../../support/dataplane.ts";
+import { ModelDriver } from "../../../simulation/nodes/dataplane-model.ts";
+import { endpointOf, policyOf, setOf } from "../../support/dataplane.ts";
 import type { DataplaneDelta } from "../../../machines/dataplane/objects.ts";
 
 const systemClock = new SystemClock();

@@ -1,0 +1,210 @@
+/**
+ * A whole cluster in one process on virtual time: managers, nodes, NATS, clients, and faults.
+ *
+ * Phases: founding (no faults until there is a cluster), trouble (faults and workloads), healing (no more faults: the cluster
+ * must come to rest), trials (single faults in a cluster at rest).
+ *
+ * L1: a cluster is founded in the absence of faults.
+ */
+import { startAttacker } from "./faults/attacker.ts";
+import { CommitChecks } from "./commit-checks.ts";
+import { startFaults, type Faults } from "./faults/faults.ts";
+import { SimManagers } from "./managers/managers.ts";
+import { SimNodes } from "./nodes/nodes.ts";
+import type { SimProcess } from "../runtime/sim/simulation.ts";
+import type { SimOptions } from "./options.ts";
+import { SimDataplanes } from "./nodes/policies.ts";
+import { comeToRest } from "./rest.ts";
+import { Scene, sentence } from "./scene.ts";
+import { controllerSockets, SimStorage } from "./nodes/storage.ts";
+import { Trials } from "./trials.ts";
+import { Workloads } from "./workloads/workloads.ts";
+
+/** Never breaks: some services depend on it. */
+const sparedAgent = "a1";
+/** Virtual time in which the first manager must have founded the cluster. */
+const foundingMsMax = 60_000;
+
+export interface SimResult {
+  /** The violation, in one sentence; null for a run without one. */
+  readonly failure: string | null;
+  readonly digest: string;
+  readonly trace: string;
+  readonly steps: number;
+  readonly virtualMs: number;
+  /** Last version of the log. */
+  readonly versions: number;
+  readonly marks: ReadonlyMap<string, number>;
+}
+
+export async function runSeed(options: SimOptions, keepTrace: boolean): Promise<SimResult> {
+  const world = new World(options, keepTrace);
+  return world.run();
+}
+
+class World {
+  readonly #scene: Scene;
+  readonly #managers: SimManagers;
+  readonly #nodes: SimNodes;
+  readonly #workloads: Workloads;
+  readonly #checks: CommitChecks;
+  /** Null in a run without cluster volumes. */
+  readonly #storage: SimStorage | null;
+  /** Null in a run without network policy. */
+  readonly #dataplanes: SimDataplanes | null;
+  #isHealed = false;
+  #hasJoined = false;
+
+  constructor(options: SimOptions, keepTrace: boolean) {
+    const scene = new Scene(options, keepTrace);
+    const { simulation } = scene;
+    this.#scene = scene;
+    this.#dataplanes =
+      options.policyOperations === 0
+        ? null
+        : new SimDataplanes(simulation.trace, options.dataplanes, (claim) => scene.fail(claim));
+    this.#storage =
+      options.volumeOperations === 0
+        ? null
+        : new SimStorage(simulation.ports("storage"), simulation.trace, options.storage);
+    this.#managers = new SimManagers(scene, {
+      csi: (ports) => (this.#storage === null ? null : controllerSockets(ports)),
+      onReplica: (name, replica) => this.#checks.follow(name, replica),
+      onRetired: () => {
+        if (this.#isHealed) this.#nodes.tellOfManagers();
+      },
+    });
+    const [managers, storage, dataplanes] = [this.#managers, this.#storage, this.#dataplanes];
+    this.#nodes = new SimNodes(scene, { managers, storage, dataplanes });
+    this.#workloads = new Workloads(scene, managers);
+    this.#checks = new CommitChecks(scene, { nodes: this.#nodes, workloads: this.#workloads, storage, managers });
+    simulation.nats.onTailLost = (kept) => {
+      this.#workloads.excuseAfter(kept);
+      this.#checks.forgetAfter(kept);
+    };
+  }
+
+  async run(): Promise<SimResult> {
+    const { clock, trace, nats } = this.#scene.simulation;
+    const onRejection = (reason: unknown) =>
+      this.#scene.fail(`P1: an unhandled promise rejection: ${sentence(reason)}`);
+    process.on("unhandledRejection", onRejection);
+    try {
+      await this.#found();
+      if (this.#scene.failure === null) {
+        const faults = await this.#trouble();
+        if (this.#scene.failure === null) await this.#heal(faults);
+        if (this.#scene.failure === null) await this.#try();
+      }
+    } catch (error) {
+      this.#scene.fail(`P2: the simulation threw: ${sentence(error)}`);
+    } finally {
+      for (const each of [...this.#managers.processes, ...this.#nodes.processes]) each.crash();
+      process.off("unhandledRejection", onRejection);
+    }
+    return {
+      failure: this.#scene.failure,
+      digest: trace.digest(),
+      trace: trace.text(),
+      steps: clock.steps,
+      virtualMs: Math.round(clock.elapsed),
+      versions: nats.last,
+      marks: trace.marks,
+    };
+  }
+
+  async #found(): Promise<void> {
+    for (let number = 1; number <= this.#scene.options.managers; number += 1) this.#managers.add(`m${number}`);
+    for (const each of this.#managers.processes) each.start();
+    const { all } = this.#managers;
+    await this.#scene.runUntil(
+      () => this.#managers.areServing && all.every(({ running }) => running?.joinToken() !== null),
+      foundingMsMax,
+    );
+    if (!this.#managers.areServing) this.#scene.fail(`L1: no cluster was founded within ${foundingMsMax} ms`);
+  }
+
+  async #trouble(): Promise<Faults> {
+    const { options, simulation } = this.#scene;
+    for (let number = 1; number <= options.agents; number += 1) this.#nodes.add(`a${number}`);
+    for (const each of this.#nodes.processes) each.start();
+    this.#workloads.start();
+    this.#managers.unlock();
+    this.#managers.startPromoted();
+    this.#nodes.addLate();
+    const attacker = options.attackMs === 0 ? null : startAttacker(simulation, options.attackMs);
+    const faults = startFaults(simulation, options, {
+      managers: this.#managers.processes,
+      agents: this.#nodes.processes,
+      mayLoseTail: () => this.#mayLoseTail(),
+      losePower: (agent) => this.#nodes.losePower(agent),
+      mayBreak: (process) => this.#mayBreak(process),
+      diskWentBack: (agent) => this.#nodes.forgetStarts(agent, (taskId) => this.#checks.isToldStarted(taskId)),
+    });
+    await this.#scene.runUntil(() => false, options.faultsMs);
+    attacker?.stop();
+    return faults;
+  }
+
+  async #heal(faults: Faults): Promise<void> {
+    faults.heal();
+    this.#storage?.heal();
+    this.#dataplanes?.heal();
+    this.#nodes.heal();
+    // Only a restarted process reports again what the log has lost, so an operator would restart everything.
+    if (this.#scene.isTailLost)
+      for (const each of [...this.#managers.processes, ...this.#nodes.processes]) each.restart();
+    if (this.#scene.options.endsWithAllManagers) this.#workloads.restoreRoles();
+    this.#isHealed = true;
+    if (this.#managers.all.some(({ isRetired }) => isRetired)) this.#nodes.tellOfManagers();
+    await this.#rest();
+  }
+
+  async #try(): Promise<void> {
+    const trials = new Trials({
+      scene: this.#scene,
+      managers: this.#managers,
+      nodes: this.#nodes,
+      workloads: this.#workloads,
+      spared: sparedAgent,
+    });
+    await trials.run(() => this.#rest());
+  }
+
+  async #rest(): Promise<void> {
+    await comeToRest(this.#scene, {
+      managers: this.#managers,
+      nodes: this.#nodes,
+      workloads: this.#workloads,
+      checks: this.#checks,
+      storage: this.#storage,
+      dataplanes: this.#dataplanes,
+    });
+  }
+
+  /**
+   * Whether the cluster can do without the machine's disk: it has joined, another manager has the keys, and one agent remains.
+   * A
+   * node that does not come back, or with an older certificate, blocks a rotation of the root.
+   */
+  #mayBreak(process: SimProcess): boolean {
+    const { options } = this.#scene;
+    if (options.certificateOperations > 0 || this.#scene.isTailLost) return false;
+    const isManager = this.#managers.processes.includes(process);
+    // Always the same manager: keys that all have forgotten are lost, and a demoted manager forgets its keys.
+    const isSecond = process === this.#managers.processes[1] && options.roleOperations === 0;
+    if (isManager ? !isSecond : process.name === sparedAgent) return false;
+    return this.#managers.all.some(({ running }) => running?.store.byName("node", process.name)?.description != null);
+  }
+
+  /** Once all have joined and stored that on disk. */
+  #mayLoseTail(): boolean {
+    const { options, simulation } = this.#scene;
+    const wanted = options.managers + options.agents;
+    const isJoined = this.#managers.all.some(({ running }) => running?.store.count("node") === wanted);
+    if (isJoined && !this.#hasJoined) simulation.nats.sync();
+    const before = this.#hasJoined;
+    this.#hasJoined ||= isJoined;
+    return before;
+  }
+}
