@@ -7,10 +7,11 @@
  * X1: tracing changes nothing but telemetry and that label: no await, no random draw, no timer, no decision.
  * X2: without a collector, a span costs one call and builds no attributes; the context is still passed on.
  */
-import { SpanKind, SpanStatusCode, trace, type Attributes, type Link, type Span } from "@opentelemetry/api";
+import { SpanKind, SpanStatusCode, trace, type Link, type Span } from "@opentelemetry/api";
 import type { Clock, Telemetry } from "../runtime/ports/index.ts";
 import { RpcError, Status, type CallContext, type UnaryHandler } from "../runtime/ports/rpc.ts";
 import { inTrace } from "../runtime/telemetry/current-trace.ts";
+import type { AttributeName, AttributesOf, SpanDeclaration } from "../runtime/telemetry/spans.ts";
 import { contextOf, traceparentOf } from "../runtime/telemetry/tracing.ts";
 import { sentence } from "./sentence.ts";
 
@@ -19,23 +20,33 @@ export interface TracePorts {
   readonly telemetry: Telemetry;
 }
 
+const kinds = { client: SpanKind.CLIENT, server: SpanKind.SERVER, internal: SpanKind.INTERNAL } as const;
+
 /** A child of the span in `traceparent`; a new trace if it is empty. Not recording without a collector (X2). */
 export function startSpan(
   { clock, telemetry }: TracePorts,
-  name: string,
+  { kind, name }: SpanDeclaration,
   traceparent: string,
-  kind = SpanKind.INTERNAL,
 ): Span {
-  return telemetry.tracer.startSpan(name, { kind, startTime: clock.now() }, contextOf(traceparent));
+  return telemetry.tracer.startSpan(name, { kind: kinds[kind], startTime: clock.now() }, contextOf(traceparent));
 }
 
 /**
  * A child span if there is a trace to continue and somebody records it, else null: for work that is not a request by itself.
  */
-export function continueSpan(ports: TracePorts, name: string, traceparent: string): Span | null {
+export function continueSpan(ports: TracePorts, declared: SpanDeclaration, traceparent: string): Span | null {
   if (traceparent === "") return null;
-  const span = startSpan(ports, name, traceparent);
+  const span = startSpan(ports, declared, traceparent);
   return span.isRecording() ? span : null;
+}
+
+/** Sets attributes that the span's declaration has. */
+export function describeSpan<Attribute extends AttributeName>(
+  span: Span,
+  _declared: SpanDeclaration<Attribute>,
+  attributes: AttributesOf<NoInfer<Attribute>>,
+): void {
+  span.setAttributes(attributes);
 }
 
 /** Ends the span now; with status error when `error` is not null. */
@@ -78,20 +89,20 @@ function endCall(ports: TracePorts, span: Span, error: unknown): void {
  * Runs the handler in its own span, whose context replaces the caller's. `attributes` is called only while somebody records:
  * first without, then, on success, with the response.
  */
-export function traced<Request, Response>(
+export function traced<Request, Response, Attribute extends AttributeName>(
   ports: TracePorts,
-  name: string,
-  attributes: (request: Request, response: Response | null) => Attributes,
+  declared: SpanDeclaration<Attribute>,
+  attributes: (request: Request, response: Response | null) => AttributesOf<NoInfer<Attribute>>,
   handler: UnaryHandler<Request, Response>,
 ): UnaryHandler<Request, Response> {
   return (request, call) => {
-    const span = startSpan(ports, name, call.traceparent, SpanKind.SERVER);
+    const span = startSpan(ports, declared, call.traceparent);
     if (!span.isRecording()) return inTrace(call.traceparent, () => handler(request, call));
-    span.setAttributes(attributes(request, null));
+    describeSpan(span, declared, attributes(request, null));
     const { deadline, method, peer, signal } = call;
     const inner: CallContext = { deadline, method, peer, signal, traceparent: traceparentOf(span) };
     const succeed = (response: Response): void => {
-      span.setAttributes(attributes(request, response));
+      describeSpan(span, declared, attributes(request, response));
       endSpan(ports, span);
     };
     try {

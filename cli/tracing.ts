@@ -74,13 +74,14 @@ export class CommandTrace {
     const outer = this.#environment["TRACEPARENT"] ?? "";
     if (endpoint === "") return isTraceparent(outer) ? outer : newTraceparent();
     // Loaded only here: it has more modules than the rest of the command.
-    const [{ SpanKind }, { contextOf, createTracing, traceparentOf }] = await Promise.all([
+    const [{ SpanKind }, { contextOf, createTracing, traceparentOf }, { commandSpan }] = await Promise.all([
       import("@opentelemetry/api"),
       import("../runtime/telemetry/tracing.ts"),
+      import("../runtime/telemetry/spans.ts"),
     ]);
     this.#tracing = await createTracing("muster-cli", endpoint, { exportTimeoutMs });
     const options = { kind: SpanKind.CLIENT, startTime: this.#startedAt };
-    this.#span = this.#tracing.tracer.startSpan(this.#name, options, contextOf(outer));
+    this.#span = this.#tracing.tracer.startSpan(commandSpan(this.#name).name, options, contextOf(outer));
     return traceparentOf(this.#span);
   }
 }

@@ -10,6 +10,7 @@ import { ContainerStatus, Task, TaskStatus, TaskState, type Config, type Secret 
 import { timestampOf } from "../../proto/time.ts";
 import type { HostedActor } from "../../runtime/host.ts";
 import { inTrace } from "../../runtime/telemetry/current-trace.ts";
+import { spans } from "../../runtime/telemetry/spans.ts";
 import { traceparentLabel, traceparentOf } from "../../runtime/telemetry/tracing.ts";
 import type { CallTarget } from "./calls.ts";
 import type { AgentDrivers } from "./drivers.ts";
@@ -20,7 +21,7 @@ import { HealthCheckActor } from "../driver/health-check.ts";
 import type { Owner } from "../../runtime/host.ts";
 import type { NodeVolumes } from "./node-volumes.ts";
 import { sentence } from "../sentence.ts";
-import { endSpan, startSpan } from "../tracing.ts";
+import { describeSpan, endSpan, startSpan } from "../tracing.ts";
 
 /** Prefix of the records of tasks; the task's id follows. */
 export const taskRecords = "task.";
@@ -190,10 +191,10 @@ export class TaskActor {
   async #start(): Promise<AgentTaskEvent> {
     // Only a task with a trace is traced: a root span for every task of a big service would be useless.
     const parent = this.#parent;
-    const span = parent === "" ? null : startSpan(this.#ports, "task start", parent);
+    const span = parent === "" ? null : startSpan(this.#ports, spans.taskStart, parent);
     const traceparent = span === null ? "" : traceparentOf(span);
     if (span?.isRecording() === true) {
-      span.setAttributes({
+      describeSpan(span, spans.taskStart, {
         "muster.task.id": this.#task.id,
         "muster.service.id": this.#task.serviceId,
         "muster.node.id": this.#task.nodeId,

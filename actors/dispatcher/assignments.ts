@@ -20,9 +20,10 @@ import type { EffectsOf, HostedActor } from "../../runtime/host.ts";
 import type { TimerHandle } from "../../runtime/ports/index.ts";
 import type { RpcError, Sink } from "../../runtime/ports/rpc.ts";
 import type { Commit, Store } from "../../runtime/store/store.ts";
+import { spans } from "../../runtime/telemetry/spans.ts";
 import type { Environment } from "../environment.ts";
 import { traceparentOfTask } from "../orchestration/tracing.ts";
-import { continueSpan, endSpan } from "../tracing.ts";
+import { continueSpan, describeSpan, endSpan } from "../tracing.ts";
 
 /** The two kinds of stream differ only in what they write. */
 interface Writer {
@@ -257,8 +258,10 @@ export class AssignmentRouter {
       if (task === null || task.status?.state !== TaskState.ASSIGNED) continue;
       const traceparent = traceparentOfTask(task);
       if (traceparent === "") continue;
-      const span = continueSpan(this.#env, "assignments send", traceparent);
-      return span?.setAttributes({ "muster.node.id": nodeId, "muster.changes": changes.length }) ?? null;
+      const span = continueSpan(this.#env, spans.assignmentsSend, traceparent);
+      if (span === null) return null;
+      describeSpan(span, spans.assignmentsSend, { "muster.node.id": nodeId, "muster.changes": changes.length });
+      return span;
     }
     return null;
   }

@@ -39,10 +39,11 @@ import { WriteBudget } from "../../machines/write-budget.ts";
 import { ErrorCode } from "../../runtime/error-codes.ts";
 import type { TimerHandle } from "../../runtime/ports/index.ts";
 import { RpcError, Status } from "../../runtime/ports/rpc.ts";
+import { spans } from "../../runtime/telemetry/spans.ts";
 import type { Environment } from "../environment.ts";
 import { AnswerPace } from "./answer-pace.ts";
 import { ProposalBatch } from "../ledger/proposal-batch.ts";
-import { continueSpan, endSpan } from "../tracing.ts";
+import { continueSpan, describeSpan, endSpan } from "../tracing.ts";
 
 /**
  * How long the first report of a batch waits for others, in milliseconds: long enough that the states which a task passes
@@ -139,10 +140,13 @@ export class TaskReports {
     updates: UpdateTaskStatusRequest["updates"],
     answer: Promise<UpdateTaskStatusResponse>,
   ): void {
-    const span = continueSpan(this.#env, "task report", traceparent);
+    const span = continueSpan(this.#env, spans.taskReport, traceparent);
     if (span === null) return;
     const [first] = updates;
-    span.setAttributes({ "muster.task.id": first?.taskId ?? "", "muster.task.state": first?.status?.state ?? 0 });
+    describeSpan(span, spans.taskReport, {
+      "muster.task.id": first?.taskId ?? "",
+      "muster.task.state": first?.status?.state ?? 0,
+    });
     answer.then(
       () => endSpan(this.#env, span),
       (error: unknown) => endSpan(this.#env, span, error),

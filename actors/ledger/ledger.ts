@@ -21,10 +21,11 @@ import { LogBreak } from "../../runtime/store/log-break.ts";
 import type { AppliedRecord, Replica } from "../../runtime/store/replica.ts";
 import { Staging } from "../../runtime/store/staging.ts";
 import * as subjects from "../../runtime/subjects.ts";
+import { spans as declared } from "../../runtime/telemetry/spans.ts";
 import { busMessage } from "../bus-message.ts";
 import type { Environment, Running } from "../environment.ts";
 import { aloneHeaderBytesMax, causesOf, headerBytesMax, startAppendSpan, transactionRecord } from "./record.ts";
-import { endSpan, startSpan } from "../tracing.ts";
+import { describeSpan, endSpan, startSpan } from "../tracing.ts";
 
 /**
  * Maximum record size, even if the log accepts more: every replica applies a record in one go, and it is the same on every
@@ -207,8 +208,8 @@ export function startLedger(env: Omit<Environment, "proposer" | "times">, parts:
         resolve(failure("logUnavailable", "too many proposals are waiting"));
         return;
       }
-      const span = request.traceparent === "" ? null : startSpan(env, "ledger commit", request.traceparent);
-      if (span?.isRecording() === true) span.setAttribute("muster.manager", env.managerId);
+      const span = request.traceparent === "" ? null : startSpan(env, declared.ledgerCommit, request.traceparent);
+      if (span?.isRecording() === true) describeSpan(span, declared.ledgerCommit, { "muster.manager": env.managerId });
       const waiting: Waiting = {
         request,
         from: 0,

@@ -5,9 +5,10 @@ import { Cause, Origin, Transaction, type Caller, type ProposeRequest } from "..
 import { timestampOf } from "../../proto/time.ts";
 import { encodeRecord } from "../../runtime/store/record.ts";
 import type { Replica } from "../../runtime/store/replica.ts";
+import { spans as declared } from "../../runtime/telemetry/spans.ts";
 import { traceparentOf } from "../../runtime/telemetry/tracing.ts";
 import type { Environment } from "../environment.ts";
-import { linksTo, startSpan } from "../tracing.ts";
+import { describeSpan, linksTo, startSpan } from "../tracing.ts";
 
 /** Traces that one transaction distinguishes; the changes of further ones count as untraced. */
 const causesMax = 64;
@@ -89,7 +90,8 @@ export function startAppendSpan(
 ): Span | null {
   const [parent, ...others] = spans.filter((span) => span.isRecording()).map(traceparentOf);
   if (parent === undefined) return null;
-  const span = startSpan(env, "log append", parent);
+  const span = startSpan(env, declared.logAppend, parent);
   span.addLinks(linksTo(others));
-  return span.setAttributes({ "muster.proposals": proposals, "muster.changes": changes });
+  describeSpan(span, declared.logAppend, { "muster.proposals": proposals, "muster.changes": changes });
+  return span;
 }

@@ -8,9 +8,10 @@
 import type { Span } from "@opentelemetry/api";
 import { Annotations, Operation, Origin, StoreObject, Task } from "../../proto/gen/messages.ts";
 import type { Commit, Proposal, ProposeOutcome } from "../../runtime/store/store.ts";
+import { spans, type SpanDeclaration } from "../../runtime/telemetry/spans.ts";
 import { traceparentLabel, traceparentOf } from "../../runtime/telemetry/tracing.ts";
 import type { Environment, Running } from "../environment.ts";
-import { continueSpan, endSpan } from "../tracing.ts";
+import { continueSpan, describeSpan, endSpan } from "../tracing.ts";
 
 /** Maximum spans per proposal; tasks of further traces get no span, but still their context. */
 const spansMax = 32;
@@ -60,6 +61,7 @@ function noteServices(services: Map<string, string>, { causes, changes }: Commit
 
 /** The part of one proposal that belongs to one trace. */
 interface Part {
+  readonly declared: SpanDeclaration<"muster.service.id" | "muster.tasks">;
   readonly span: Span | null;
   /** Context for new tasks. */
   readonly traceparent: string;
@@ -95,9 +97,9 @@ class ProposalTracing {
       operations: operations ?? proposal.operations,
       traceparent: first.traceparent,
     });
-    for (const { span, tasks } of parts.values()) {
+    for (const { declared, span, tasks } of parts.values()) {
       if (span === null) continue;
-      span.setAttribute("muster.tasks", tasks);
+      describeSpan(span, declared, { "muster.tasks": tasks });
       void outcome.then(({ kind }) => endSpan(this.#env, span, kind === "committed" ? null : kind));
     }
     return outcome;
@@ -107,7 +109,7 @@ class ProposalTracing {
   #create(parts: Map<string, Part>, task: Task): Task | null {
     const cause = this.#services.get(task.serviceId);
     if (cause === undefined) return null;
-    const part = this.#part(parts, "tasks create", cause, task.serviceId);
+    const part = this.#part(parts, spans.tasksCreate, cause, task.serviceId);
     const before = task.annotations ?? Annotations.create({});
     const labels = { ...before.labels, [traceparentLabel]: part.traceparent };
     return Task.patch(task, { annotations: Annotations.patch(before, { labels }) });
@@ -116,16 +118,16 @@ class ProposalTracing {
   #assign(parts: Map<string, Part>, taskId: string): void {
     const task = this.#env.store.get("task", taskId);
     const cause = task === undefined ? "" : traceparentOfTask(task);
-    if (task !== undefined && cause !== "") this.#part(parts, "tasks assign", cause, task.serviceId);
+    if (task !== undefined && cause !== "") this.#part(parts, spans.tasksAssign, cause, task.serviceId);
   }
 
-  #part(parts: Map<string, Part>, name: string, cause: string, serviceId: string): Part {
-    const key = `${name} ${cause}`;
+  #part(parts: Map<string, Part>, declared: Part["declared"], cause: string, serviceId: string): Part {
+    const key = `${declared.name} ${cause}`;
     let part = parts.get(key);
     if (part === undefined) {
-      const span = parts.size < spansMax ? continueSpan(this.#env, name, cause) : null;
-      span?.setAttribute("muster.service.id", serviceId);
-      part = { span, traceparent: span === null ? cause : traceparentOf(span), tasks: 0 };
+      const span = parts.size < spansMax ? continueSpan(this.#env, declared, cause) : null;
+      if (span !== null) describeSpan(span, declared, { "muster.service.id": serviceId });
+      part = { declared, span, traceparent: span === null ? cause : traceparentOf(span), tasks: 0 };
       parts.set(key, part);
     }
     part.tasks += 1;

@@ -5,6 +5,7 @@
  * P1: after `crash`, nothing of that run of the process continues: no timer, no message, no answer.
  * P2: no two runs of a process share a random stream, so they never create the same id.
  */
+import type { ReadableSpan } from "@opentelemetry/sdk-trace";
 import type { Blobs, Bus, LeaseBucket, Log, Telemetry } from "../ports/index.ts";
 import { SimClock, type ProcessClock } from "./clock.ts";
 import { SimDisk } from "./disk.ts";
@@ -21,6 +22,8 @@ interface SimulationOptions {
   readonly seed: number | string;
   /** Keeps the lines of the trace, and writes more detail. */
   readonly keepTrace?: boolean;
+  /** Keeps the finished spans. */
+  readonly keepSpans?: boolean;
 }
 
 /** The ports of one run of a process. */
@@ -43,6 +46,8 @@ export interface SimPorts {
 export interface SimProcessOptions {
   readonly skewMs?: number;
   readonly driftPpm?: number;
+  /** `service.name` of its spans; default `muster-cli`. */
+  readonly service?: string;
   /** Called when the process ended itself. Without it, the simulation fails with an error. */
   readonly onFail?: (reason: string, error: unknown) => void;
 }
@@ -54,10 +59,13 @@ export class Simulation {
   readonly network: SimNetwork;
   readonly nats: SimNatsServer;
   readonly rpc: SimRpcNetwork;
+  /** Finished spans of all processes, in the order of their ends; null: not kept. */
+  readonly spans: ReadableSpan[] | null;
   readonly #processes = new Map<string, SimProcess>();
 
   constructor(options: SimulationOptions) {
     this.random = new SimRandom(String(options.seed));
+    this.spans = options.keepSpans === true ? [] : null;
     this.trace = new SimTrace(this.clock, { keepLines: options.keepTrace ?? false });
     this.network = new SimNetwork(this.clock, this.random.fork("network"), this.trace);
     this.nats = new SimNatsServer(this.network, this.random.fork("nats"));
@@ -213,7 +221,7 @@ export class SimProcess {
   }
 
   #ports(endpoint: Endpoint): SimPorts {
-    const { network, nats, rpc, trace } = this.#simulation;
+    const { network, nats, rpc, spans, trace } = this.#simulation;
     const random = this.#simulation.random.fork(`${this.name}.${this.#lives}`);
     const { clock } = endpoint;
     let link: SimNatsLink | null = null;
@@ -224,7 +232,14 @@ export class SimProcess {
       name: this.name,
       clock,
       random,
-      telemetry: createSimTelemetry({ who: this.name, clock, random: random.fork("telemetry"), trace }),
+      telemetry: createSimTelemetry({
+        who: this.name,
+        random: random.fork("telemetry"),
+        trace,
+        service: this.#options.service ?? "muster-cli",
+        life: this.#lives,
+        onSpan: spans === null ? null : (span) => spans.push(span),
+      }),
       disk: this.disk,
       rpc: new SimRpc(rpc, endpoint),
       get bus() {

@@ -1,20 +1,14 @@
 /**
- * A process's telemetry in a simulation: spans and log lines become lines of the trace. Their ids come from a separate random
- * stream, so that recording them does not affect what happens. Metrics are kept as numbers.
+ * A process's telemetry in a simulation: spans and log lines become lines of the trace. Metrics are kept as numbers.
+ *
+ * Spans are those of OpenTelemetry's SDK, as in a real process. Each starts and ends at a time of the process's clock, and its ids
+ * come from a separate random stream, so that recording them does not affect what happens.
  */
-import {
-  context as contextApi,
-  trace,
-  TraceFlags,
-  type Context,
-  type Exception,
-  type Span,
-  type SpanContext,
-  type SpanOptions,
-  type SpanStatus,
-  type Tracer,
-} from "@opentelemetry/api";
-import type { Clock, Headers, Logger, Metrics, Telemetry } from "../ports/index.ts";
+import { SpanStatusCode, type Tracer } from "@opentelemetry/api";
+import { resourceFromAttributes } from "@opentelemetry/resources";
+import { AlwaysOnSampler, TracerProvider, type ReadableSpan } from "@opentelemetry/sdk-trace";
+import { version } from "../../lib/version.ts";
+import type { Headers, Logger, Metrics, Telemetry } from "../ports/index.ts";
 import type { SimRandom } from "./random.ts";
 import type { SimTrace } from "./trace.ts";
 
@@ -24,14 +18,20 @@ export interface SimTelemetry extends Telemetry {
 }
 
 interface SimTelemetryOptions {
-  /** Name of the process in the trace. */
+  /** Name of the process in the trace, and of its host in spans. */
   readonly who: string;
-  readonly clock: Clock;
   readonly random: SimRandom;
   readonly trace: SimTrace;
+  /** `service.name` of its spans. */
+  readonly service?: string;
+  /** Number of this run of the process. */
+  readonly life?: number;
+  /** Gets each finished span. */
+  readonly onSpan?: ((span: ReadableSpan) => void) | null;
 }
 
-export function createSimTelemetry({ who, clock, random, trace: lines }: SimTelemetryOptions): SimTelemetry {
+export function createSimTelemetry(options: SimTelemetryOptions): SimTelemetry {
+  const { trace: lines, who } = options;
   const readings = new Map<string, number>();
   const log = (level: string) => (fields: object, message: string) => {
     // Messages are constant and variable parts are in the fields, so messages identify branches.
@@ -40,11 +40,56 @@ export function createSimTelemetry({ who, clock, random, trace: lines }: SimTele
   };
   const logger: Logger = { debug: log("debug"), info: log("info"), warn: log("warn"), error: log("error") };
   return {
-    tracer: new SimTracer(who, clock, random, lines),
+    tracer: createTracer(options),
     metrics: createMetrics(readings),
     log: logger,
     reading: (name, labels) => readings.get(key(name, labels)) ?? 0,
   };
+}
+
+function createTracer({
+  life = 1,
+  onSpan = null,
+  random,
+  service = "muster",
+  trace,
+  who,
+}: SimTelemetryOptions): Tracer {
+  const provider = new TracerProvider({
+    resource: resourceFromAttributes({
+      "service.name": service,
+      "service.version": version,
+      "service.instance.id": `${who}.${life}`,
+      "host.name": who,
+    }),
+    sampler: new AlwaysOnSampler(),
+    idGenerator: {
+      generateTraceId: () => hex(random.bytes(16)),
+      generateSpanId: () => hex(random.bytes(8)),
+    },
+    spanProcessors: [
+      {
+        onStart: () => {},
+        onEnd: (span) => {
+          trace.write(who, `span ${lineOf(span)}`);
+          onSpan?.(span);
+        },
+        forceFlush: async () => {},
+        shutdown: async () => {},
+      },
+    ],
+  });
+  return provider.getTracer("muster");
+}
+
+function lineOf(span: ReadableSpan): string {
+  const { attributes, duration, links, name, parentSpanContext, status } = span;
+  const { spanId, traceId } = span.spanContext();
+  const [seconds, nanos] = duration;
+  const ms = seconds * 1_000 + nanos / 1e6;
+  const failure = status.code === SpanStatusCode.ERROR ? ` failed: ${status.message ?? ""}` : "";
+  const linked = links.map(({ context }) => ` link=${context.traceId}/${context.spanId}`).join("");
+  return `${name} ${JSON.stringify(attributes)} ${traceId}/${spanId}<${parentSpanContext?.spanId ?? ""} ${ms}ms${failure}${linked}`;
 }
 
 function createMetrics(readings: Map<string, number>): Metrics {
@@ -71,124 +116,6 @@ function describe(fields: object): string {
     if (typeof value === "bigint") return String(value);
     return value;
   });
-}
-
-class SimTracer implements Tracer {
-  readonly #who: string;
-  readonly #clock: Clock;
-  readonly #random: SimRandom;
-  readonly #lines: SimTrace;
-
-  constructor(who: string, clock: Clock, random: SimRandom, lines: SimTrace) {
-    this.#who = who;
-    this.#clock = clock;
-    this.#random = random;
-    this.#lines = lines;
-  }
-
-  startSpan(name: string, options: SpanOptions = {}, context: Context = contextApi.active()): Span {
-    const parent = options.root === true ? undefined : trace.getSpanContext(context);
-    const spanContext: SpanContext = {
-      traceId: parent?.traceId ?? hex(this.#random.bytes(16)),
-      spanId: hex(this.#random.bytes(8)),
-      traceFlags: TraceFlags.SAMPLED,
-    };
-    const began = this.#clock.now();
-    return new SimSpan(name, spanContext, options.attributes, (span) => {
-      const ms = this.#clock.now() - began;
-      this.#lines.write(
-        this.#who,
-        `span ${span.describe()} ${spanContext.traceId}/${spanContext.spanId}<${parent?.spanId ?? ""} ${ms}ms`,
-      );
-    });
-  }
-
-  startActiveSpan<F extends (span: Span) => unknown>(name: string, fn: F): ReturnType<F>;
-  startActiveSpan<F extends (span: Span) => unknown>(name: string, options: SpanOptions, fn: F): ReturnType<F>;
-  startActiveSpan<F extends (span: Span) => unknown>(
-    name: string,
-    options: SpanOptions,
-    context: Context,
-    fn: F,
-  ): ReturnType<F>;
-  startActiveSpan(name: string, ...rest: readonly unknown[]): unknown {
-    const fn = rest.at(-1) as (span: Span) => unknown;
-    const [options, context] = rest.slice(0, -1) as [SpanOptions?, Context?];
-    const parent = context ?? contextApi.active();
-    const span = this.startSpan(name, options, parent);
-    return contextApi.with(trace.setSpan(parent, span), fn, undefined, span);
-  }
-}
-
-class SimSpan implements Span {
-  readonly #context: SpanContext;
-  readonly #onEnd: (span: SimSpan) => void;
-  readonly #attributes: Record<string, unknown>;
-  readonly #notes: string[] = [];
-  #name: string;
-  #ended = false;
-
-  constructor(name: string, context: SpanContext, attributes: object | undefined, onEnd: (span: SimSpan) => void) {
-    this.#name = name;
-    this.#context = context;
-    this.#attributes = { ...attributes };
-    this.#onEnd = onEnd;
-  }
-
-  describe(): string {
-    return `${this.#name} ${JSON.stringify(this.#attributes)}${this.#notes.map((note) => ` ${note}`).join("")}`;
-  }
-
-  spanContext(): SpanContext {
-    return this.#context;
-  }
-
-  setAttribute(name: string, value: unknown): this {
-    this.#attributes[name] = value;
-    return this;
-  }
-
-  setAttributes(attributes: object): this {
-    Object.assign(this.#attributes, attributes);
-    return this;
-  }
-
-  addEvent(name: string): this {
-    this.#notes.push(`event=${name}`);
-    return this;
-  }
-
-  addLink(): this {
-    return this;
-  }
-
-  addLinks(): this {
-    return this;
-  }
-
-  setStatus(status: SpanStatus): this {
-    this.#notes.push(`status=${status.code}`);
-    return this;
-  }
-
-  updateName(name: string): this {
-    this.#name = name;
-    return this;
-  }
-
-  end(): void {
-    if (this.#ended) return;
-    this.#ended = true;
-    this.#onEnd(this);
-  }
-
-  isRecording(): boolean {
-    return !this.#ended;
-  }
-
-  recordException(exception: Exception): void {
-    this.#notes.push(`exception=${typeof exception === "string" ? exception : (exception.message ?? "")}`);
-  }
 }
 
 function hex(bytes: Uint8Array): string {

@@ -143,7 +143,7 @@ export class DriverMachine {
     let isAlive = true;
     const clock = this.#clock.forProcess();
     const random = this.#random.fork("life");
-    const telemetry = createSimTelemetry({ who: "agent", clock, random, trace: new SimTrace() });
+    const telemetry = createSimTelemetry({ who: "agent", random, trace: new SimTrace() });
     const host = new Host({
       clock,
       telemetry,

@@ -87,7 +87,7 @@ export function attackedBus() {
     const name = `life ${(lives += 1)}`;
     const random = new SimRandom(name);
     const trace = new SimTrace(clock, { keepLines: false });
-    const telemetry = createSimTelemetry({ who: name, clock, random, trace });
+    const telemetry = createSimTelemetry({ who: name, random, trace });
     const bus = new SealedBus({ bus: inner, keyring: keys, random, clock, telemetry });
     const refused = (subject: string, reason: string): number =>
       telemetry.reading("muster_bus_refused_total", { subject, reason });

@@ -60,7 +60,6 @@ export function testManager(managerId = "manager1"): TestManager {
   const random = new SimRandom("test");
   const telemetry = createSimTelemetry({
     who: managerId,
-    clock,
     random: random.fork("telemetry"),
     trace: new SimTrace(clock, { keepLines: false }),
   });

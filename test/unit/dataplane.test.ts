@@ -54,7 +54,7 @@ async function world(options: Partial<DataplaneOptions> = {}, room = Infinity) {
   const clock = new SimClock();
   const drivers: FakeDriver[] = [];
   const random = new SimRandom("dataplane");
-  const telemetry = createSimTelemetry({ who: "agent", clock, random, trace: new SimTrace() });
+  const telemetry = createSimTelemetry({ who: "agent", random, trace: new SimTrace() });
   const host = new Host({
     clock,
     telemetry,

@@ -46,7 +46,7 @@ function machine(failure = 0) {
   const told = { state: null as NetworksState | null, listeners: new Set<(state: NetworksState) => void>() };
   const boot = () => {
     const own = clock.forProcess();
-    const telemetry = createSimTelemetry({ who: "agent", clock: own, random, trace: new SimTrace() });
+    const telemetry = createSimTelemetry({ who: "agent", random, trace: new SimTrace() });
     const host = new Host({
       clock: own,
       telemetry,

@@ -47,7 +47,7 @@ function machine() {
   const faults = { destroy: 0, create: false };
   const boot = () => {
     const own = clock.forProcess();
-    const telemetry = createSimTelemetry({ who: "agent", clock: own, random, trace: new SimTrace() });
+    const telemetry = createSimTelemetry({ who: "agent", random, trace: new SimTrace() });
     const disk = {
       load: async (name: string) => records.get(name) ?? null,
       save: async (name: string, data: Uint8Array) => void records.set(name, data),

@@ -70,7 +70,7 @@ test("FM1: over any events a watcher's table and chart have the same steps for v
     fc.property(fc.array(event, { maxLength: 100 }), (events) => {
       const clock = new SimClock();
       const trace = new SimTrace(clock, { keepLines: false });
-      const telemetry = createSimTelemetry({ who: "host", clock, random: new SimRandom("flat"), trace });
+      const telemetry = createSimTelemetry({ who: "host", random: new SimRandom("flat"), trace });
       const host = new Host({ clock, telemetry, onCrash: (id) => t.fail(id) });
       const actor = host.start(jsonWatcherMachine, "watcher", undefined, { effects: noEffects });
       const steps: ObservedStep[] = [];

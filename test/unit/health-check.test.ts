@@ -68,7 +68,6 @@ class Bench {
   constructor(check: HealthCheck, wasHealthy = false) {
     const telemetry = createSimTelemetry({
       who: "agent",
-      clock: this.clock,
       random: new SimRandom("health"),
       trace: new SimTrace(),
     });

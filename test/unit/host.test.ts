@@ -41,7 +41,6 @@ function newHost(): { host: Host; clock: SimClock; crashes: string[] } {
   const random = new SimRandom("host");
   const telemetry = createSimTelemetry({
     who: "host",
-    clock,
     random,
     trace: new SimTrace(clock, { keepLines: false }),
   });

@@ -77,7 +77,6 @@ function newWorld(): World {
   const random = new SimRandom("observation");
   const telemetry = createSimTelemetry({
     who: "host",
-    clock,
     random,
     trace: new SimTrace(clock, { keepLines: false }),
   });

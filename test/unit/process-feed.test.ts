@@ -62,7 +62,6 @@ function newWorld(pendingMax?: number): World {
   const random = new SimRandom("feed");
   const telemetry = createSimTelemetry({
     who: "host",
-    clock,
     random,
     trace: new SimTrace(clock, { keepLines: false }),
   });

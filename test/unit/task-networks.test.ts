@@ -262,7 +262,7 @@ function machine(failure = 0) {
   const records = new Map<string, Uint8Array>();
   const boot = () => {
     const own = clock.forProcess();
-    const telemetry = createSimTelemetry({ who: "agent", clock: own, random, trace: new SimTrace() });
+    const telemetry = createSimTelemetry({ who: "agent", random, trace: new SimTrace() });
     const disk = {
       load: async (name: string) => records.get(name) ?? null,
       save: async (name: string, data: Uint8Array) => void records.set(name, data),

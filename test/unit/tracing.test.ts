@@ -1,6 +1,6 @@
 // Trace contexts on their way from a command to a task, and recording them without cost or side effect.
 import { createServer } from "node:net";
-import { SpanStatusCode, trace, type Attributes, type Tracer } from "@opentelemetry/api";
+import { SpanStatusCode, trace, type Tracer } from "@opentelemetry/api";
 import { hostname } from "node:os";
 import test from "ava";
 import type { Environment } from "../../actors/environment.ts";
@@ -31,6 +31,7 @@ import { Simulation } from "../../runtime/sim/simulation.ts";
 import { Replica } from "../../runtime/store/replica.ts";
 import type { Cause as KnownCause, Proposal, ProposeOutcome } from "../../runtime/store/store.ts";
 import { version } from "../../lib/version.ts";
+import { controlSpans, spans, type SpanDeclaration } from "../../runtime/telemetry/spans.ts";
 import { contextOf, createTracing, traceparentLabel, traceparentOf } from "../../runtime/telemetry/tracing.ts";
 import { createRecorder } from "../support/recorder.ts";
 import { startCollector } from "../fixtures/collector.ts";
@@ -61,7 +62,7 @@ test("a traceparent is parsed and written in W3C's format; an invalid one starts
 
 test("without a collector, spans record nothing and pass the context on", async (t) => {
   const tracing = await createTracing("test", undefined);
-  const span = startSpan(ports(tracing.tracer), "service create", given);
+  const span = startSpan(ports(tracing.tracer), spans.taskStart, given);
   t.false(span.isRecording());
   t.is(traceparentOf(span), given);
   await tracing.shutdown();
@@ -105,10 +106,10 @@ test("a handler runs in a span whose context replaces the caller's, timed by the
   const recorder = createRecorder();
   const env = ports(recorder.tracer);
   const seen: string[] = [];
-  const handler = traced<string, string>(
+  const handler = traced(
     env,
-    "service create",
-    (request, response): Attributes => ({ request, ...(response === null ? {} : { response }) }),
+    controlSpans.CreateService,
+    (_: string, id: string | null) => (id === null ? {} : { "muster.service.id": id }),
     (request, { traceparent }) => {
       seen.push(traceparent);
       return Promise.resolve(`${request}!`);
@@ -120,17 +121,17 @@ test("a handler runs in a span whose context replaces the caller's, timed by the
   t.deepEqual(seen.map(traceIdOf), [traceIdOf(given)]);
   t.is(span.spanContext().spanId, spanIdOf(seen[0] ?? ""));
   t.is(span.parentSpanContext?.spanId, spanIdOf(given));
-  t.deepEqual({ ...span.attributes }, { request: "web", response: "web!" });
+  t.deepEqual({ ...span.attributes }, { "muster.service.id": "web!" });
   t.is(span.startTime[0], Math.floor(startedAt / 1_000));
   t.deepEqual([...span.duration], [0, 0], "the simulated clock did not move");
 });
 
 test("a server fault marks its span as failed; a caller's error does not", async (t) => {
   const recorder = createRecorder();
-  const failing = (name: string, error: Error, isSync: boolean) =>
+  const failing = (declared: SpanDeclaration, error: Error, isSync: boolean) =>
     traced(
       ports(recorder.tracer),
-      name,
+      declared,
       () => ({}),
       () => {
         if (isSync) throw error;
@@ -138,19 +139,19 @@ test("a server fault marks its span as failed; a caller's error does not", async
       },
     );
   const lost = new RpcError(Status.UNAVAILABLE, "no leader");
-  await t.throwsAsync(async () => failing("lost", lost, false)(null, call()), { is: lost });
+  await t.throwsAsync(async () => failing(controlSpans.CreateService, lost, false)(null, call()), { is: lost });
   const wrong = new RpcError(Status.INVALID_ARGUMENT, "no name");
-  t.throws(() => failing("wrong", wrong, true)(null, call()), { is: wrong });
-  t.is(recorder.span("lost").status.code, SpanStatusCode.ERROR);
-  t.is(recorder.span("wrong").status.code, SpanStatusCode.UNSET);
-  t.is(recorder.span("wrong").attributes["rpc.grpc.status_code"], Status.INVALID_ARGUMENT);
+  t.throws(() => failing(controlSpans.UpdateService, wrong, true)(null, call()), { is: wrong });
+  t.is(recorder.span("service create").status.code, SpanStatusCode.ERROR);
+  t.is(recorder.span("service update").status.code, SpanStatusCode.UNSET);
+  t.is(recorder.span("service update").attributes["rpc.grpc.status_code"], Status.INVALID_ARGUMENT);
 });
 
 test("without a recorder, a handler gets its caller's original call and no attribute is created", (t) => {
   const context = { ...call(), traceparent: given };
   const handler = traced(
     ports(),
-    "service create",
+    controlSpans.CreateService,
     () => {
       throw new Error("attributes were requested");
     },

@@ -180,7 +180,7 @@ function lives(failure = 0) {
   const machine = new NetworkMachine(random, { failure });
   const boot = () => {
     const own = clock.forProcess();
-    const telemetry = createSimTelemetry({ who: "agent", clock: own, random, trace: new SimTrace() });
+    const telemetry = createSimTelemetry({ who: "agent", random, trace: new SimTrace() });
     const listeners = new Set<(state: NetworksState) => void>();
     const networks = {
       state: null as NetworksState | null,

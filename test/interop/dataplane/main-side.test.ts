@@ -30,7 +30,6 @@ function begin(t: ExecutionContext, habits: object) {
   chmodSync(executable, 0o755);
   const telemetry = createSimTelemetry({
     who: "agent",
-    clock: systemClock,
     random: new SimRandom("x"),
     trace: new SimTrace(),
   });
@@ -214,7 +213,6 @@ test("a missing executable is reported and retried", async (t) => {
 function portsOf(t: ExecutionContext) {
   const telemetry = createSimTelemetry({
     who: "agent",
-    clock: systemClock,
     random: new SimRandom("x"),
     trace: new SimTrace(),
   });

@@ -21,7 +21,7 @@ test("a killed plugin comes back with its task, and a restarted agent finds both
   const { folder, launcher } = pluginLab(t);
   const diskDir = join(folder, "disk");
   const clock = new SystemClock();
-  const telemetry = createSimTelemetry({ who: "agent", clock, random: new SimRandom("x"), trace: new SimTrace() });
+  const telemetry = createSimTelemetry({ who: "agent", random: new SimRandom("x"), trace: new SimTrace() });
   const life = async (): Promise<DriverPluginPorts> => ({
     clock,
     random: new SystemRandom(),
