@@ -8,6 +8,7 @@
  * LT1: unknown steps leave a gap, such as those of a time without a feed.
  * LT2: between what is kept and the live feed there is no gap: what is kept is read once the live feed has begun.
  * LT3: bytes of a process that cannot be read end neither the time line nor the manager: it begins again with an empty index.
+ * LT4: times of agents that are after the managers' present are taken for it, as far as `holdMs` allows.
  */
 import { scanFeed, scanPart } from "../../proto/feed-scan.ts";
 import {
@@ -20,7 +21,7 @@ import {
   WatchActorsRequest,
 } from "../../proto/gen/messages.ts";
 import { backoffMs, type Backoff } from "../../lib/backoff.ts";
-import { TimelineIndex } from "../../runtime/recording/timeline-index.ts";
+import { everyTime, TimelineIndex, type TimeBounds } from "../../runtime/recording/timeline-index.ts";
 import type { Subscription } from "../../runtime/ports/index.ts";
 import { withLocal, type CallMethod, type LocalServices, type UiBackend, type UiSession } from "./backend.ts";
 import { timelineLimits } from "./limits.ts";
@@ -30,6 +31,7 @@ const { Recent, Watch } = InspectionService.methods;
 const selection = ActorSelection.create();
 /** Until the manager is back: soon at first, and often enough for one who waits. */
 const reconnecting: Backoff = { stepMs: 500, msMax: 10_000 };
+const managerPrefix = "manager-";
 /** Fields of RecordingPart. */
 const Field = { feed: 2, span: 5 } as const;
 
@@ -88,6 +90,8 @@ export class LiveTimeline {
   #settling: NodeJS.Timeout | null = null;
   /** Sequence number of each process's last message. */
   readonly #sequences = new Map<string, number>();
+  /** Milliseconds by which the managers' clocks are ahead of this machine's; those of the one that is most. Null: none is known. */
+  #aheadMs: number | null = null;
   /** LT2. Null: each message is added as it comes. */
   #waiting: WaitingFeed | null = null;
   /** Aborted when a message cannot be read. LT3 */
@@ -126,8 +130,19 @@ export class LiveTimeline {
   }
 
   #newIndex(): TimelineIndex {
-    const { indexBytesMax, holdMs } = this.#limits;
-    return new TimelineIndex({ bytesMax: indexBytesMax, holdMs, isRecording: false });
+    const { indexBytesMax, holdMs, recentMs } = this.#limits;
+    const bounds = (): TimeBounds => {
+      const now = Date.now() + (this.#aheadMs ?? 0);
+      return this.#aheadMs === null ? everyTime : { fromMs: now - 2 * recentMs, toMs: now + holdMs };
+    };
+    return new TimelineIndex({ bytesMax: indexBytesMax, holdMs, isRecording: false, bounds });
+  }
+
+  /** The managers' clocks count: an agent's may be wrong, and `muster ui` runs on any machine. */
+  #noteClock(bytes: Uint8Array): void {
+    const { process, atMs } = scanFeed(bytes);
+    if (process.startsWith(managerPrefix))
+      this.#aheadMs = Math.max(this.#aheadMs ?? Number.NEGATIVE_INFINITY, atMs - Date.now());
   }
 
   #hold(): Subscription {
@@ -249,6 +264,7 @@ export class LiveTimeline {
       if (signal.aborted) return null;
       const bytes = new Uint8Array(message);
       this.#guard(() => {
+        this.#noteClock(bytes);
         if (this.#waiting === null) this.#append(bytes);
         else this.#waiting.add(bytes);
       });

@@ -42,9 +42,9 @@ export class Held {
     return low;
   }
 
-  /** Applies what has waited long enough. */
-  release(): void {
-    const untilMs = this.#newestMs - this.#holdMs;
+  /** Applies what has waited long enough. Items may be up to `toMs`, which is ahead of the present by the time of waiting. */
+  release(toMs: number): void {
+    const untilMs = Math.min(this.#newestMs, toMs - this.#holdMs) - this.#holdMs;
     let count = Math.max(0, this.#items.length - heldMax);
     while (count < this.#items.length && (this.#items[count] as Item).ms <= untilMs) count += 1;
     this.#apply(count);

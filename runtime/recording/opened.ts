@@ -12,10 +12,16 @@ import {
 } from "../../proto/gen/messages.ts";
 import { partsOfFile, RecordingError, recordingBytesMax, type ReadLimits } from "./format.ts";
 import { Seal, type SealCheck } from "./seal.ts";
-import { TimelineIndex } from "./timeline-index.ts";
+import { everyTime, TimelineIndex } from "./timeline-index.ts";
 
 /** Feeds of a process are sent every 50 ms, and a busy process is late: steps of different ones are ordered within this time. */
 const holdMs = 1_000;
+
+/**
+ * Milliseconds by which clocks of processes may be ahead of that of the manager that made the recording. Later times are taken for
+ * its end and this time.
+ */
+const clockMarginMs = 60_000;
 
 export interface OpenedRecording {
   readonly head: RecordingHead;
@@ -128,7 +134,8 @@ export async function openRecording(
   const seal: SealCheck =
     end === null ? { kind: "broken", failed: fault?.message ?? "its end is missing" } : parts.seal.check(end, head);
   if (seal.kind === "broken" && !isForced) throw new RecordingError("damaged", `its seal is broken: ${seal.failed}`);
-  const index = new TimelineIndex({ bytesMax: recordingBytesMax, holdMs, isRecording: true });
+  const times = { ...everyTime, toMs: head.toMs + clockMarginMs };
+  const index = new TimelineIndex({ bytesMax: recordingBytesMax, holdMs, isRecording: true, bounds: () => times });
   for (const { bytes } of parts.feeds.sort((a, b) => a.atMs - b.atMs)) index.appendEncoded(bytes);
   index.settle();
   for (const span of spans) index.appendSpan(span);

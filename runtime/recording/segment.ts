@@ -8,6 +8,8 @@ export const segmentStepsMax = 65_536;
 const segmentBytesMax = 8 * 1024 * 1024;
 const bytesMin = 64 * 1024;
 const columnsMin = 1_024;
+/** A life in a keyframe or a mark: a pointer and its share of a table. */
+const entryBytes = 64;
 /** Bytes of one step in all columns. */
 const columnBytes = 3 * 8 + 5 * 4 + 1;
 
@@ -40,6 +42,8 @@ export interface Life {
   /** The step that has its newest context, in this segment; null: no step. */
   contextSegment: Segment | null;
   contextStep: number;
+  /** Memory of all that, without what is a segment's. */
+  bytes: number;
 }
 
 export function createLife(fields: Pick<Life, "process" | "actor" | "machine" | "startedAtMs">): Life {
@@ -53,6 +57,7 @@ export function createLife(fields: Pick<Life, "process" | "actor" | "machine" | 
     toldContext: null,
     contextSegment: null,
     contextStep: 0,
+    bytes: 0,
   };
 }
 
@@ -115,6 +120,7 @@ export class Segment {
   #bytes = new Uint8Array(bytesMin);
   #used = 0;
   #markBytes = 0;
+  #keyframeBytes = 0;
 
   constructor(
     before: number,
@@ -132,16 +138,23 @@ export class Segment {
     return this.length >= segmentStepsMax || this.#used + this.#markBytes >= segmentBytesMax;
   }
 
-  /** Estimated memory. A life in `lives`, in a keyframe or in a mark is a pointer and its share of a table. */
+  /** Estimated memory. */
   get memoryBytes(): number {
     const pointerBytes = 8;
-    const entryBytes = 64;
     return (
       this.timeMs.length * (columnBytes + pointerBytes) +
       this.#bytes.length +
       this.#markBytes +
-      (this.keyframe.size + this.marks.length) * entryBytes
+      this.#keyframeBytes +
+      this.keyframe.size * entryBytes
     );
+  }
+
+  /** Counts the states of the keyframe as its memory; those that an earlier segment's keyframe shares count there. */
+  holdKeyframe(earlier?: ReadonlyMap<Life, Place>): void {
+    this.#keyframeBytes = 0;
+    for (const [life, place] of this.keyframe)
+      if (place.kind === "state" && earlier?.get(life) !== place) this.#keyframeBytes += place.state.length;
   }
 
   /** Adds a step whose own bytes follow (`write`). `context`: the step that has its context. Returns its position. */
@@ -173,7 +186,10 @@ export class Segment {
 
   mark(mark: Mark): void {
     this.marks.push(mark);
+    this.#markBytes += entryBytes;
     if (mark.kind === "state") this.#markBytes += mark.state.length;
+    // An actor that has ended is kept until the segment of its end is dropped.
+    if (mark.kind === "gone") this.#markBytes += mark.life.bytes;
   }
 
   /** The bytes that belong to the step alone. */

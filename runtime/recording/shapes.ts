@@ -3,8 +3,8 @@
  * steps share a few thousand.
  */
 
-/** Number of shapes; further ones are kept with their steps. At some 200 bytes each, 20 MB. */
-const shapesMax = 100_000;
+/** Memory of the shapes, some 30,000 of 200 bytes each: those of all charts. Further ones are kept with their steps. */
+const shapesBytesMax = 16 * 1024 * 1024;
 
 const fromLatin1 = (text: string): Uint8Array => Buffer.from(text, "latin1");
 
@@ -21,7 +21,7 @@ export class Shapes {
   numberOf(shape: string): number | null {
     const known = this.#numbers.get(shape);
     if (known !== undefined) return known;
-    if (this.#bytes.length >= shapesMax) return null;
+    if (this.#memoryBytes >= shapesBytesMax) return null;
     const number = this.#bytes.length;
     this.#numbers.set(shape, number);
     this.#bytes.push(fromLatin1(shape));

@@ -7,6 +7,8 @@
  * T2: a step that is appended twice counts once, so recordings and a live feed may overlap.
  * T3: steps that are not known leave a gap, never a silent hole: a sequence number is missing, the feed says that it dropped some,
  *     or a snapshot shows actors that have moved on.
+ * T4: nothing that a process sends grows the index beyond its memory, or moves the times of the others: its actors are counted and
+ *     weighed, and its times are taken as far as they can be true (`bounds`).
  */
 import { encodedIdentity, scanFeed, StepScan, timeOfStep, type Range } from "../../proto/feed-scan.ts";
 import {
@@ -23,6 +25,14 @@ import { ownShape, Shapes } from "./shapes.ts";
 import { Held } from "./held.ts";
 import { KeptSpans } from "./kept-spans.ts";
 
+/** In milliseconds since the epoch. */
+export interface TimeBounds {
+  readonly fromMs: number;
+  readonly toMs: number;
+}
+
+export const everyTime: TimeBounds = { fromMs: Number.NEGATIVE_INFINITY, toMs: Number.POSITIVE_INFINITY };
+
 export interface TimelineIndexOptions {
   /** Memory in bytes, above which the oldest steps are dropped. */
   readonly bytesMax: number;
@@ -32,13 +42,28 @@ export interface TimelineIndexOptions {
   readonly holdMs: number;
   /** True for a recorded file. */
   readonly isRecording: boolean;
+  /** Limits of all times, asked for each message: earlier or later ones are taken for the nearest. T4. Unset: none. */
+  readonly bounds?: () => TimeBounds;
+  /** By default `liveActorsMax`. */
+  readonly actorsMax?: number;
 }
+
+/**
+ * Live actors of one process: a manager of 10,000 nodes has some 30,000. Beyond it, or when those of the process take half of the
+ * index's memory, a new actor is not shown, and its steps are a gap. T4
+ */
+export const liveActorsMax = 100_000;
 
 /** Milliseconds by which a recording may overlap with a live feed; an older snapshot is that of a clock that was set back. */
 const overlapMsMax = 60_000;
 
+/** A live actor's entries in tables, without its texts. */
+const lifeBytes = 400;
+
 interface Process {
   readonly name: string;
+  /** Memory of its live actors, as far as it is not a segment's. */
+  bytes: number;
   readonly alive: Map<string, Life>;
   known: KnownProcess | null;
   sequence: number;
@@ -63,12 +88,18 @@ export class TimelineIndex {
   readonly #processes = new Map<string, Process>();
   readonly #shapes = new Shapes();
   readonly #scan = new StepScan();
+  readonly #bounds: NonNullable<TimelineIndexOptions["bounds"]>;
+  readonly #actorsMax: number;
   #closedBytes = 0;
+  /** Of all processes. */
+  #liveBytes = 0;
   #timeMs = 0;
   #fromMs = 0;
 
-  constructor({ bytesMax, holdMs, isRecording }: TimelineIndexOptions) {
+  constructor({ bytesMax, holdMs, isRecording, bounds, actorsMax = liveActorsMax }: TimelineIndexOptions) {
     this.#bytesMax = bytesMax;
+    this.#actorsMax = actorsMax;
+    this.#bounds = bounds ?? (() => everyTime);
     this.#held = new Held(holdMs);
     this.isRecording = isRecording;
   }
@@ -94,7 +125,7 @@ export class TimelineIndex {
   /** Estimated memory of everything that is kept. */
   get memoryBytes(): number {
     const open = this.segments.at(-1)?.memoryBytes ?? 0;
-    return this.#closedBytes + open + this.#shapes.memoryBytes + this.spans.memoryBytes;
+    return this.#closedBytes + open + this.#liveBytes + this.#shapes.memoryBytes + this.spans.memoryBytes;
   }
 
   append(feed: ActorFeed): void {
@@ -105,11 +136,14 @@ export class TimelineIndex {
   appendEncoded(bytes: Uint8Array): void {
     const feed = scanFeed(bytes);
     const process = this.#processOf(feed.process);
+    const { fromMs, toMs } = this.#bounds();
+    const possible = (ms: number): number => Math.min(Math.max(ms, fromMs), toMs);
     const order = (ms: number, apply: () => void): void => {
       process.itemMs = Math.max(process.itemMs, ms);
       this.#held.add(process.itemMs, apply);
     };
-    const { sequence, atMs, hostname, snapshot, droppedSteps, lost } = feed;
+    const { sequence, hostname, snapshot, droppedSteps, lost } = feed;
+    const atMs = possible(feed.atMs);
     const first = snapshot === null ? null : ActorSnapshot.decode(bytes.subarray(snapshot.from, snapshot.to));
     if (snapshot !== null || droppedSteps > 0 || process.sequence + 1 !== sequence) {
       const isGap = process.sequence + 1 !== sequence;
@@ -119,14 +153,17 @@ export class TimelineIndex {
       });
     }
     process.sequence = sequence;
-    for (const range of feed.steps) order(timeOfStep(bytes, range), () => this.#takeStep(process, bytes, range));
+    for (const range of feed.steps) {
+      const stepMs = possible(timeOfStep(bytes, range));
+      order(stepMs, () => this.#takeStep(process, bytes, range, stepMs));
+    }
     order(atMs, () => {
       for (const actor of feed.ended) this.#end(process, actor, atMs);
       if (lost !== "") this.#lose(process, { hostname, lost }, atMs);
       process.seenMs = Math.max(process.seenMs, atMs);
       this.#advance(atMs);
     });
-    this.#held.release();
+    this.#held.release(toMs);
   }
 
   appendSpan(span: RecordedSpan): void {
@@ -180,6 +217,7 @@ export class TimelineIndex {
     if (process === undefined) {
       process = {
         name,
+        bytes: 0,
         alive: new Map(),
         known: null,
         sequence: 0,
@@ -215,15 +253,18 @@ export class TimelineIndex {
       this.#closedBytes += newest.memoryBytes;
     }
     const segment = new Segment((newest?.before ?? 0) + (newest?.length ?? 0), this.#timeMs, keyframe, known);
+    segment.holdKeyframe(newest?.keyframe);
     this.segments.push(segment);
     while (this.segments.length > 1 && this.memoryBytes > this.#bytesMax) this.#dropOldest();
-    return segment;
+    return this.segments.at(-1) as Segment;
   }
 
   /** States that are found in the segment are told to the segments after it. */
   #dropOldest(): void {
     const dropped = this.segments.shift() as Segment;
+    const oldest = this.segments[0] as Segment;
     this.#closedBytes -= dropped.memoryBytes;
+    if (this.segments.length > 1) this.#closedBytes -= oldest.memoryBytes;
     const told = new Map<Life, Place>();
     const moved = (life: Life, place: Place): Place => {
       if (place.kind === "state" || place.segment !== dropped) return place;
@@ -233,15 +274,27 @@ export class TimelineIndex {
     };
     for (const { keyframe } of this.segments)
       for (const [life, place] of keyframe) if (place.kind === "step") keyframe.set(life, moved(life, place));
-    for (const { alive } of this.#processes.values())
-      for (const life of alive.values()) {
+    oldest.holdKeyframe();
+    if (this.segments.length > 1) this.#closedBytes += oldest.memoryBytes;
+    const heavy: (readonly [Process, Life])[] = [];
+    for (const process of this.#processes.values())
+      for (const life of process.alive.values()) {
         if (life.place !== null) life.place = moved(life, life.place);
-        if (life.contextSegment !== dropped) continue;
-        life.toldContext = this.#contextIn(dropped, life.contextStep);
-        life.contextSegment = null;
+        if (life.contextSegment === dropped) {
+          life.toldContext = this.#contextIn(dropped, life.contextStep);
+          life.contextSegment = null;
+        }
+        this.#weigh(process, life);
+        if (this.#roomOf(process) < 0) heavy.push([process, life]);
       }
-    this.#fromMs = (this.segments[0] as Segment).fromMs;
+    this.#fromMs = oldest.fromMs;
     this.gaps.forgetBefore(this.#fromMs);
+    // T4: their states were part of the segment until now.
+    for (const [process, life] of heavy) {
+      if (this.#roomOf(process) >= 0) continue;
+      this.#gap(process, this.#timeMs);
+      this.#end(process, life.actor, this.#timeMs);
+    }
   }
 
   /** T3 */
@@ -271,7 +324,7 @@ export class TimelineIndex {
     }
     for (const state of actors) {
       const life = this.#takeState(process, state, timeMs);
-      process.listed?.add(life);
+      if (life !== null) process.listed?.add(life);
     }
     if (!ends || process.listed === null) return;
     for (const life of process.alive.values()) {
@@ -290,22 +343,23 @@ export class TimelineIndex {
     process.lostSinceMs = null;
   }
 
-  #takeState(process: Process, state: ActorState, timeMs: number): Life {
-    let life = process.alive.get(state.actor);
+  /** The life that is in this state; null: it is not shown (T4). */
+  #takeState(process: Process, state: ActorState, timeMs: number): Life | null {
+    let life = process.alive.get(state.actor) ?? null;
     const isSame =
-      life !== undefined &&
+      life !== null &&
       life.machine === state.machine &&
       (life.startedAtMs === 0 || state.startedAtMs === 0 || life.startedAtMs === state.startedAtMs);
     // A repeated snapshot adds nothing, and neither does an old one (T2).
-    if (life !== undefined && isSame && life.place !== null && life.steps >= state.steps) return life;
+    if (life !== null && isSame && life.place !== null && life.steps >= state.steps) return life;
     this.#movedOn(process, timeMs);
-    if (life === undefined || !isSame) {
-      const { actor, machine, startedAtMs } = state;
-      life = createLife({ process: process.name, actor, machine, startedAtMs });
-      process.alive.set(actor, life);
-    }
     const encoded = ActorState.encode(state);
+    if (life === null || !isSame || encoded.length > this.#roomOf(process)) {
+      life = this.#begin(process, state, encoded.length, timeMs);
+      if (life === null) return null;
+    }
     const segment = this.#segment();
+    if (process.alive.get(state.actor) !== life) return null;
     segment.mark({ kind: "state", atMs: timeMs, after: segment.length, life, state: encoded });
     life.place = { kind: "state", state: encoded };
     life.states = StepScan.statesOf(state.states);
@@ -314,23 +368,26 @@ export class TimelineIndex {
     life.stepMs = state.sinceMs;
     life.toldContext = state.context === "" ? null : ActorStep.encode(ActorStep.create({ context: state.context }));
     life.contextSegment = null;
+    this.#weigh(process, life);
     return life;
   }
 
-  #takeStep(process: Process, bytes: Uint8Array, range: Range): void {
+  /** `ms`: its time, within the bounds. */
+  #takeStep(process: Process, bytes: Uint8Array, range: Range, ms: number): void {
     const scan = this.#scan;
     scan.scan(bytes, range);
     const { number, atMs, shape } = scan;
-    const life = this.#lifeOf(process, scan, bytes);
+    const life = this.#lifeOf(process, scan, bytes, ms);
     if (life === null) return;
     process.listed?.add(life);
-    const timeMs = this.#advance(atMs);
-    if (scan.skipped > 0) this.#gap(process, atMs);
+    const timeMs = this.#advance(ms);
+    if (scan.skipped > 0) this.#gap(process, ms);
     if (life.states !== scan.states) {
       life.states = scan.states;
       life.sinceMs = atMs;
     }
     const segment = this.#segment();
+    if (process.alive.get(life.actor) !== life) return;
     const copied = scan.hasContext ? null : this.#contextFor(life, segment);
     if (scan.hasContext || copied !== null) {
       life.toldContext = null;
@@ -358,18 +415,52 @@ export class TimelineIndex {
     life.place = { kind: "step", segment, at };
     life.steps = number;
     life.stepMs = atMs;
-    process.seenMs = Math.max(process.seenMs, atMs);
+    process.seenMs = Math.max(process.seenMs, ms);
+    this.#weigh(process, life);
   }
 
-  /** The life that takes the step; null if the step is known already (T2). */
-  #lifeOf(process: Process, { actor, number, atMs }: StepScan, bytes: Uint8Array): Life | null {
+  /** The life that takes the step; null if the step is known already (T2), or its actor is not shown (T4). */
+  #lifeOf(process: Process, { actor, number, atMs }: StepScan, bytes: Uint8Array, ms: number): Life | null {
     const known = process.alive.get(actor);
     if (known !== undefined && number > known.steps) return known;
     if (known !== undefined && atMs <= known.stepMs) return null;
     const machine = this.#scan.machineOf(bytes);
-    const life = createLife({ process: process.name, actor, machine, startedAtMs: number === 1 ? atMs : 0 });
+    return this.#begin(process, { actor, machine, startedAtMs: number === 1 ? atMs : 0 }, 0, ms);
+  }
+
+  /** A new actor, in place of one with its id; null without room for it: its steps are a gap. T3, T4 */
+  #begin(
+    process: Process,
+    { actor, machine, startedAtMs }: Pick<Life, "actor" | "machine" | "startedAtMs">,
+    stateBytes: number,
+    ms: number,
+  ): Life | null {
+    this.#end(process, actor, ms);
+    const bytes = lifeBytes + actor.length + machine.length + stateBytes;
+    if (process.alive.size >= this.#actorsMax || bytes > this.#roomOf(process)) {
+      this.#gap(process, ms);
+      process.seenMs = Math.max(process.seenMs, ms);
+      return null;
+    }
+    const life = createLife({ process: process.name, actor, machine, startedAtMs });
     process.alive.set(actor, life);
     return life;
+  }
+
+  /** Bytes that further actors of the process may take. */
+  #roomOf({ bytes }: Process): number {
+    return this.#bytesMax / 2 - bytes;
+  }
+
+  /** To be called after each change of a live actor. */
+  #weigh(process: Process, life: Life): void {
+    const { actor, machine, place, states, toldContext } = life;
+    const stateBytes = place?.kind === "state" ? place.state.length : 0;
+    const texts = actor.length + machine.length + (states?.length ?? 0);
+    const bytes = lifeBytes + texts + stateBytes + (toldContext?.length ?? 0);
+    process.bytes += bytes - life.bytes;
+    this.#liveBytes += bytes - life.bytes;
+    life.bytes = bytes;
   }
 
   /** The actor's context, encoded with its tag, if this segment does not have it yet: it would be lost with the one that does. */
@@ -387,6 +478,8 @@ export class TimelineIndex {
     const life = process.alive.get(actor);
     if (life === undefined) return;
     process.alive.delete(actor);
+    process.bytes -= life.bytes;
+    this.#liveBytes -= life.bytes;
     const segment = this.#segment();
     segment.mark({ kind: "gone", atMs: this.#advance(atMs), after: segment.length, life });
   }

@@ -82,6 +82,21 @@ test("a recording opens with its steps in the order of time, its lines, and who 
   t.true(sentences.includes("missing: node-n1: it did not answer"));
 });
 
+test("times after the recorded ones are taken for the end, so one wrong clock moves nothing", async (t) => {
+  const wrong = Array.from(madeFeeds({ ...made, processes: 1, steps: 20 }), (feed) =>
+    ActorFeed.patch(feed, {
+      process: "node-n1",
+      atMs: toMs * 2,
+      steps: feed.steps.map((step) => ActorStep.patch(step, { atMs: toMs * 2 })),
+    }),
+  );
+  const [, ...others] = parts();
+  const whole = sealedParts([headPart({ toMs }), ...feedParts(wrong), ...others], await createSigner());
+  const recording = await opened(await fileOf(whole));
+  const found = overview(recording.index, TimelineOverviewRequest.create({ buckets: 1 }));
+  t.like(found, { stepsTotal: 2_020, fromMs: made.fromMs, toMs: toMs + 60_000 });
+});
+
 test("a truncated recording is refused, and opens as far as it goes when that is forced", async (t) => {
   const encoded = sealedParts(parts(), await createSigner());
   const file = await fileOf(encoded);
@@ -214,9 +229,11 @@ test("texts and times that a recording claims cannot control the terminal, or en
   });
   const recording = await opened(
     await fileOf(
-      sealedParts([headPart({ version: escape }), ...feedParts([feed]), RecordingPart.create({ line })], null, [
-        `node-n1: ${escape}`,
-      ]),
+      sealedParts(
+        [headPart({ version: escape, toMs: 9e15 }), ...feedParts([feed]), RecordingPart.create({ line })],
+        null,
+        [`node-n1: ${escape}`],
+      ),
     ),
   );
   const shell = { width: 200, print: (text: string) => printed.push(text) } as unknown as Shell;

@@ -305,6 +305,90 @@ test("when its memory is used up, the oldest steps are dropped, and quiet actors
   for (const { context } of known) t.not(context, "", "each context is known, though its segment was dropped");
 });
 
+test("T4: ever new actors of one process neither grow the index without end nor hide those of others", (t) => {
+  const index = new TimelineIndex({ ...ample, bytesMax: 4_000_000, actorsMax: 500 });
+  const [broken, other] = [feeder(index, "node-broken"), feeder(index)];
+  other(0, { snapshot: snapshotOf([stateOf("session/n1", 1, fromMs)]) });
+  broken(0, { snapshot: snapshotOf([]) });
+  for (let ms = 1; ms <= 1_000; ms += 1) broken(ms, { steps: [stepOf(`session/new${ms}`, 1, fromMs + ms)] });
+  other(1_001, { steps: [stepOf("session/n1", 2, fromMs + 1_001)] });
+  const found = actorsIn(actorsAt(index, at(1_001)));
+  t.is(found.length, 501);
+  t.is(found.find(({ actor }) => actor === "session/n1")?.steps, 2);
+  t.deepEqual(
+    index.gaps.within(fromMs, fromMs + 2_000).map((gap) => [gap.process, gap.fromMs - fromMs, gap.toMs - fromMs]),
+    [["node-broken", 500, 1_000]],
+    "the steps of the others are a gap",
+  );
+  broken(1_100, { ended: ["session/new1"], steps: [] });
+  broken(1_101, { steps: [stepOf("session/new1001", 1, fromMs + 1_101)] });
+  t.is(actorsIn(actorsAt(index, at(1_101))).length, 501, "one that ends makes room");
+});
+
+test("T4: large states and long names of one process take half of the memory at most, and all of them count", (t) => {
+  const bytesMax = 20_000_000;
+  const index = new TimelineIndex({ ...ample, bytesMax });
+  const [broken, other] = [feeder(index, "node-broken"), feeder(index)];
+  other(0, { snapshot: snapshotOf([stateOf("session/n1", 1, fromMs)]) });
+  const large = JSON.stringify({ text: "x".repeat(50_000) });
+  for (let at = 0; at < 1_000; at += 1) {
+    const state = { ...stateOf(`session/${at}`, 1, fromMs), context: large };
+    broken(at, { snapshot: snapshotOf([state], at === 0, false) });
+  }
+  const listed = actorsIn(actorsAt(index, at(999)));
+  t.true(listed.length > 20 && listed.length < 201, `${listed.length} actors`);
+  for (let ms = 1_000; ms < 3_000; ms += 1) {
+    const step = ActorStep.patch(stepOf(`${"long".repeat(2_000)}/${ms}`, 1, fromMs + ms), { context: large });
+    broken(ms, { steps: [step], ended: ms % 2 === 0 ? [step.actor] : [] });
+  }
+  t.true(index.memoryBytes < bytesMax + 10_000_000, `${index.memoryBytes} bytes`);
+  t.true(index.segments.length < 10, `${index.segments.length} segments`);
+  other(3_000, { steps: [stepOf("session/n1", 2, fromMs + 3_000)] });
+  t.is(actorsIn(actorsAt(index, at(3_000))).find(({ actor }) => actor === "session/n1")?.steps, 2);
+});
+
+test("T4: ended actors count as memory until their segment is dropped", (t) => {
+  const index = new TimelineIndex({ ...ample, bytesMax: 12_000_000 });
+  const broken = feeder(index, "node-broken");
+  broken(0, { snapshot: snapshotOf([]) });
+  for (let ms = 1; ms <= 60_000; ms += 1) {
+    const actor = `call/${ms}`;
+    broken(ms, { steps: [stepOf(actor, 1, fromMs + ms)], ended: [actor] });
+  }
+  t.true(index.fromMs > fromMs, "the oldest are dropped");
+  t.true(index.memoryBytes < 22_000_000, `${index.memoryBytes} bytes`);
+});
+
+test("T4: parts that no other step shares do not fill the memory", (t) => {
+  const index = new TimelineIndex({ ...ample, bytesMax: 40_000_000 });
+  const broken = feeder(index, "node-broken");
+  broken(0, { snapshot: snapshotOf([]) });
+  for (let ms = 1; ms <= 3_000; ms += 1)
+    broken(ms, {
+      steps: [ActorStep.patch(stepOf("call/1", ms, fromMs + ms), { effects: [`${ms}`, "x".repeat(20_000)] })],
+    });
+  t.true(index.memoryBytes < 50_000_000, `${index.memoryBytes} bytes`);
+  t.is(stepsFrom(index, { backward: true, limit: 1 })[0]?.step?.effects[0], "3000");
+});
+
+test("T4: times that cannot be true are taken for the nearest that can, and leave the others in their order", (t) => {
+  const bounds = () => ({ fromMs, toMs: fromMs + 2_000 });
+  const index = new TimelineIndex({ ...ample, holdMs: 500, bounds });
+  const [broken, one, two] = [feeder(index, "node-broken"), feeder(index), feeder(index, "manager-m2")];
+  broken(-fromMs, { snapshot: snapshotOf([]) });
+  for (const send of [one, two]) send(0, { snapshot: snapshotOf([]) });
+  broken(1e12, { steps: [stepOf("a/1", 1, fromMs + 1e12)] });
+  one(1_300, { steps: [stepOf("b/1", 1, fromMs + 1_300)] });
+  two(1_310, { steps: [stepOf("c/1", 1, fromMs + 1_290)] });
+  index.settle();
+  t.deepEqual([index.fromMs - fromMs, index.toMs - fromMs], [0, 2_000]);
+  t.deepEqual(
+    stepsFrom(index, {}).map(({ step }) => step?.actor),
+    ["c/1", "b/1", "a/1"],
+  );
+  t.is(stepsFrom(index, { atMs: fromMs + 1_400, limit: 1 })[0]?.step?.actor, "a/1");
+});
+
 test("the Timeline service's methods answer encoded requests", (t) => {
   const index = new TimelineIndex(ample);
   for (const feed of madeFeeds({ processes: 1, actors: 1_200, steps: 10, fromMs, toMs: fromMs + 10 }))

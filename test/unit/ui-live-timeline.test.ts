@@ -178,6 +178,21 @@ test("no more is read of what is kept than the limit", async (t) => {
   t.true(stepsTotal > 10 && stepsTotal < 500, `${stepsTotal} steps`);
 });
 
+test("LT4: an agent's clock does not move the time line, a manager's does", async (t) => {
+  const { page, overview, live } = scene(t, null);
+  page();
+  const sink = await live();
+  const aheadMs = 3_600_000;
+  const now = Date.now() + aheadMs;
+  send(sink, snapshot(1, 1, now));
+  send(sink, ActorFeed.patch(snapshot(1, 1, now), { process: "node-n1" }));
+  send(sink, ActorFeed.patch(step(2, 2, now + 1e11), { process: "node-n1" }));
+  await until("the agent's step is known", async () => (await overview()).stepsTotal === 1);
+  const { fromMs, toMs } = await overview();
+  t.true(toMs >= now && toMs < now + 60_000, `${toMs - now} ms after the present`);
+  t.is(fromMs, now);
+});
+
 test("LT3: when a step cannot be read once it has waited, the time line begins again", async (t) => {
   const { page, overview, live, connections } = scene(t, null);
   page();
