@@ -3,6 +3,7 @@
  * stream of answers for each listener and each reading.
  *
  * AI1: a listener without room gets nothing more: the feed leaves steps out, and nothing queues here.
+ * AI2: a stream that the manager has ended gets nothing more, and its listener is gone; asked again, it begins with a snapshot.
  */
 import {
   ActorSelection,
@@ -33,8 +34,10 @@ interface AgentInspectionPorts {
   readonly telemetry: Telemetry;
 }
 
+type Answers = SendingCall<InspectionAnswer, InspectionAnswerResponse>;
+
 interface Reading {
-  readonly answers: SendingCall<InspectionAnswer, InspectionAnswerResponse>;
+  readonly answers: Answers;
   readonly reader: RecordingReader;
 }
 
@@ -67,7 +70,7 @@ export class AgentInspection {
   }
 
   #begin(channel: RpcChannel, callId: string, selection: ActorSelection): void {
-    const answers = channel.clientStream(TaskCallsService.methods.Inspect);
+    const answers: Answers = channel.clientStream(TaskCallsService.methods.Inspect, () => this.#over(callId, answers));
     const feed = this.#feed();
     const refused =
       feed === null
@@ -86,7 +89,9 @@ export class AgentInspection {
   #read(channel: RpcChannel, callId: string, { number, sinceMs }: RecentQuestion): void {
     let reading = this.#readings.get(callId);
     if (reading === undefined) {
-      const answers = channel.clientStream(TaskCallsService.methods.Inspect);
+      const answers: Answers = channel.clientStream(TaskCallsService.methods.Inspect, () =>
+        this.#over(callId, answers),
+      );
       const refused =
         this.#kept === null
           ? "the process keeps no recording"
@@ -105,12 +110,18 @@ export class AgentInspection {
     this.#close(reading.answers, answer);
   }
 
-  #close(answers: SendingCall<InspectionAnswer, InspectionAnswerResponse>, last: InspectionAnswer): void {
+  #close(answers: Answers, last: InspectionAnswer): void {
     answers.write(last);
     answers.finish().catch((error: unknown) => {
       const { callId: call } = last;
       this.#ports.telemetry.log.debug({ error: sentence(error), call }, "cannot send the end of an inspection");
     });
+  }
+
+  /** AI2. The same id may be asked for again meanwhile. */
+  #over(callId: string, answers: Answers): void {
+    if (this.#listeners.get(callId)?.answers === answers || this.#readings.get(callId)?.answers === answers)
+      this.#end(callId);
   }
 
   #end(callId: string): void {
@@ -123,26 +134,20 @@ export class AgentInspection {
 
 class Listener {
   readonly #clock: Clock;
-  readonly #answers: SendingCall<InspectionAnswer, InspectionAnswerResponse>;
+  readonly answers: Answers;
   readonly #callId: string;
   readonly #handle: FeedHandle;
   #isWaiting = false;
   #timer: TimerHandle;
 
-  constructor(
-    clock: Clock,
-    answers: SendingCall<InspectionAnswer, InspectionAnswerResponse>,
-    callId: string,
-    feed: ProcessFeed,
-    selection: ActorSelection,
-  ) {
+  constructor(clock: Clock, answers: Answers, callId: string, feed: ProcessFeed, selection: ActorSelection) {
     this.#clock = clock;
-    this.#answers = answers;
+    this.answers = answers;
     this.#callId = callId;
     this.#timer = clock.setTimeout(() => this.#pulse(), pulseMs);
     this.#handle = feed.listen(selection, {
-      ready: () => !this.#isWaiting && this.#answers.bufferedBytes() <= sendBytesMax,
-      onFeed: (each) => this.#answers.write(InspectionAnswer.create({ callId, feed: each })),
+      ready: () => !this.#isWaiting && this.answers.bufferedBytes() <= sendBytesMax,
+      onFeed: (each) => this.answers.write(InspectionAnswer.create({ callId, feed: each })),
     });
   }
 
@@ -155,12 +160,12 @@ class Listener {
   stop(): void {
     this.#clock.clearTimeout(this.#timer);
     this.#handle.close();
-    this.#answers.cancel();
+    this.answers.cancel();
   }
 
   #pulse(): void {
     this.#timer = this.#clock.setTimeout(() => this.#pulse(), pulseMs);
-    if (this.#answers.bufferedBytes() <= sendBytesMax)
-      this.#answers.write(InspectionAnswer.create({ callId: this.#callId }));
+    if (this.answers.bufferedBytes() <= sendBytesMax)
+      this.answers.write(InspectionAnswer.create({ callId: this.#callId }));
   }
 }

@@ -4,26 +4,38 @@
  * FL1: sequence numbers have no gap.
  * FL2: a listener that is not ready gets nothing, and its steps wait within a bound (`pending-steps.ts`).
  * FL3: each actor is either in the snapshot as it is after a step, or the step follows the snapshot; never neither.
+ * FL4: no message is larger than `messageBytesMax`.
  */
-import {
-  ActorFeed,
-  ActorSnapshot,
-  type ActorSelection,
-  type ActorState,
-  type ActorStep,
-} from "../../proto/gen/messages.ts";
+import { ActorFeed, ActorSnapshot, type ActorSelection, type ActorState, ActorStep } from "../../proto/gen/messages.ts";
 import type { Clock } from "../../runtime/ports/index.ts";
 import type { ObservedActor, ObservedStep } from "../../runtime/observation/step.ts";
-import { changesContext, stateMessage, stepMessage } from "./feed-messages.ts";
+import {
+  changesContext,
+  fittingState,
+  fittingStep,
+  stateBytes,
+  stateMessage,
+  stepBytes,
+  stepMessage,
+} from "./feed-messages.ts";
 import { PendingSteps } from "./pending-steps.ts";
 import type { FeedListener } from "./feed-listener.ts";
 
-/** Actors in one message: about 100 kB. */
+/** Actors in one message. */
 const actorsPerMessage = 250;
 /** Messages of a snapshot per flush: 1,000 actors, some 10 ms; 10,000 actors take half a second. */
 const snapshotMessagesPerFlush = 4;
-/** Steps in one message: at most a flush of a process under full load. */
+/**
+ * Bytes of one message, so that a NATS message (1 MB) and a request of gRPC (4 MiB) carry it, also as a part of a recording. A step
+ * or a state that is larger has `{"$cut":true}` in place of its context, and of its event's fields if that is not enough.
+ */
+export const messageBytesMax = 128 * 1024;
+/** Bytes of the steps or actors in one message; the rest is for its other fields. */
+const contentBytesMax = messageBytesMax - 2_048;
+/** Steps in one message. */
 const stepsPerMessage = 1_000;
+/** Ids of ended actors in one message. */
+const endedPerMessage = 500;
 /** Ids of ended actors that wait for a listener without steps: beyond it, the listener gets a snapshot instead. */
 const endedMax = 10_000;
 /** How often an actor is sent again to a listener without steps, in milliseconds. */
@@ -101,10 +113,13 @@ export class FeedLine {
 
   #sendPart(missing: Set<string>): void {
     const actors: ActorState[] = [];
+    let bytes = 0;
     for (const id of missing) {
+      const state = this.#stateOf(id);
+      bytes += state === null ? 0 : stateBytes(state);
+      if (bytes > contentBytesMax && actors.length > 0) break;
       missing.delete(id);
-      const actor = this.#source.look(id);
-      if (actor?.status === "active") actors.push(stateMessage(actor));
+      if (state !== null) actors.push(state);
       if (actors.length === actorsPerMessage) break;
     }
     const begins = !this.#hasBegun;
@@ -122,27 +137,43 @@ export class FeedLine {
     return this.#pending.isOverflown;
   }
 
-  /** As many as fit into one message. An actor and a later one with its id are in different messages. */
+  /** As many as fit into one message. An actor and a later one with its id are in different messages. FL4 */
   #sendSteps(): void {
-    let steps: ActorStep[] = [];
-    let ended = new Set<string>();
-    for (const { step, withContext, skipped, endedBefore } of this.#pending.take(stepsPerMessage)) {
-      if (endedBefore) ended.add(step.id);
-      if (ended.has(step.id)) {
-        this.#send({ steps, ended: [...ended] });
-        [steps, ended] = [[], new Set()];
+    const steps: ActorStep[] = [];
+    const ended = new Set<string>();
+    let bytes = 0;
+    this.#pending.takeWhile((pending) => {
+      const { step } = pending;
+      if (steps.length === stepsPerMessage || ended.has(step.id)) return false;
+      if (pending.endedBefore) {
+        pending.endedBefore = false;
+        ended.add(step.id);
+        return false;
       }
-      steps.push(stepMessage(step, withContext, skipped));
+      const message = fittingStep(stepMessage(step, pending.withContext, pending.skipped), contentBytesMax);
+      bytes += stepBytes(message) + (step.status === "active" ? 0 : stepBytes(ActorStep.create({ actor: step.id })));
+      if (bytes > contentBytesMax && steps.length > 0) return false;
+      steps.push(message);
       if (step.status !== "active") ended.add(step.id);
-    }
+      return true;
+    });
     this.#send({ steps, ended: [...ended] });
+  }
+
+  /** Null if it has ended. */
+  #stateOf(id: string): ActorState | null {
+    const actor = this.#source.look(id);
+    return actor?.status === "active" ? fittingState(stateMessage(actor), contentBytesMax) : null;
   }
 
   #flushChanged(): boolean {
     const hasWork = this.#ended.length + this.#changed.size + this.#sending.length > 0;
     if (!hasWork) return false;
     if (!this.#listener.ready()) return true;
-    if (this.#ended.length > 0) this.#send({ ended: this.#ended.splice(0) });
+    while (this.#ended.length > 0) {
+      if (!this.#listener.ready()) return true;
+      this.#send({ ended: this.#ended.splice(0, endedPerMessage) });
+    }
     const now = this.#source.clock.monotonic();
     if (this.#sending.length === 0 && now - this.#changedAtMs >= changedEveryMs) {
       this.#changedAtMs = now;
@@ -151,10 +182,17 @@ export class FeedLine {
     }
     for (let sent = 0; this.#sending.length > 0; sent += 1) {
       if (sent === snapshotMessagesPerFlush || !this.#listener.ready()) return true;
-      const actors = this.#sending.splice(0, actorsPerMessage).flatMap((id) => {
-        const actor = this.#source.look(id);
-        return actor?.status === "active" ? [stateMessage(actor)] : [];
-      });
+      const actors: ActorState[] = [];
+      let [bytes, count] = [0, 0];
+      for (const id of this.#sending) {
+        const state = this.#stateOf(id);
+        bytes += state === null ? 0 : stateBytes(state);
+        if (bytes > contentBytesMax && actors.length > 0) break;
+        count += 1;
+        if (state !== null) actors.push(state);
+        if (actors.length === actorsPerMessage) break;
+      }
+      this.#sending.splice(0, count);
       this.#send({ snapshot: ActorSnapshot.create({ begins: false, ends: false, actors }) });
     }
     return this.#changed.size > 0;

@@ -11,7 +11,7 @@ const statuses: Readonly<Record<ObservedStatus, ActorStatus>> = {
   error: ActorStatus.ACTOR_FAILED,
 };
 
-/** In place of fields that cannot be written, so that the rest of the step is shown. */
+/** In place of fields that cannot be written, or do not fit a message, so that the rest of the step is shown. */
 const unreadable = `{"$cut":true}`;
 
 const nothing: Shows = { context: [], events: [] };
@@ -94,4 +94,50 @@ export function stepMessage(step: ObservedStep, withContext: boolean, skipped: n
     source: step.source,
     skipped,
   });
+}
+
+/** UTF-8 of one character of a name, at most. */
+const charBytes = 3;
+/** Numbers, tags and lengths of a step or a state, and of each of its lists' entries, at most. */
+const frameBytes = 128;
+const entryBytes = 32;
+
+const namesBytes = (names: readonly string[]): number =>
+  names.reduce((sum, name) => sum + entryBytes + name.length * charBytes, 0);
+
+const timersBytes = (timers: readonly ArmedTimer[]): number =>
+  timers.reduce((sum, { delay, state }) => sum + 2 * entryBytes + (delay.length + state.length) * charBytes, 0);
+
+/** At least the bytes of the encoded step, without encoding it. */
+export function stepBytes(step: ActorStep): number {
+  const { actor, machine, event, source, traceId, spanId } = step;
+  return (
+    frameBytes +
+    (actor.length + machine.length + event.length + source.length + traceId.length + spanId.length) * charBytes +
+    Buffer.byteLength(step.fields) +
+    Buffer.byteLength(step.context) +
+    namesBytes(step.states) +
+    namesBytes(step.transitions) +
+    namesBytes(step.guards) +
+    namesBytes(step.effects) +
+    timersBytes(step.timers)
+  );
+}
+
+/** Likewise of a state. */
+export function stateBytes({ actor, machine, states, context, timers, event }: ActorState): number {
+  const names = (actor.length + machine.length + event.length) * charBytes;
+  return frameBytes + names + Buffer.byteLength(context) + namesBytes(states) + timersBytes(timers);
+}
+
+/** The step without its context, then also without its fields, if it is larger than `bytesMax`. */
+export function fittingStep(step: ActorStep, bytesMax: number): ActorStep {
+  if (stepBytes(step) <= bytesMax) return step;
+  const small = ActorStep.patch(step, { context: unreadable });
+  return stepBytes(small) <= bytesMax ? small : ActorStep.patch(small, { fields: unreadable });
+}
+
+/** The state without its context, if it is larger than `bytesMax`. */
+export function fittingState(state: ActorState, bytesMax: number): ActorState {
+  return stateBytes(state) <= bytesMax ? state : ActorState.patch(state, { context: unreadable });
 }

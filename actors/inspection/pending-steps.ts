@@ -15,7 +15,7 @@ interface PendingStep {
   withContext: boolean;
   /** Steps of the actor left out before it. */
   skipped: number;
-  /** Another actor with this id has ended in a step that was left out. */
+  /** Another actor with this id has ended in a step that was left out, and its end was not told. */
   endedBefore: boolean;
 }
 
@@ -49,9 +49,14 @@ export class PendingSteps {
     else this.#dropped += 1;
   }
 
-  /** At most `count` of the oldest. */
-  take(count: number): readonly PendingStep[] {
-    return this.#steps.splice(0, count);
+  /** Hands out the oldest ones until `take` refuses one, which stays. */
+  takeWhile(take: (pending: PendingStep) => boolean): void {
+    let count = 0;
+    try {
+      while (count < this.#steps.length && take(this.#steps[count] as PendingStep)) count += 1;
+    } finally {
+      this.#steps.splice(0, count);
+    }
   }
 
   takeDropped(): number {

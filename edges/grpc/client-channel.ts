@@ -152,18 +152,28 @@ class Http2Channel implements DuplexChannel {
     return { cancel: () => call.cancel(), pause: () => call.pause(), resume: () => call.resume() };
   }
 
-  clientStream<Request, Response>(method: MethodDescriptor<Request, Response>): SendingCall<Request, Response> {
+  clientStream<Request, Response>(
+    method: MethodDescriptor<Request, Response>,
+    onEnd: () => void = () => {},
+  ): SendingCall<Request, Response> {
     const { promise, resolve, reject } = Promise.withResolvers<Response>();
     const call = this.#start(method, new SingleResponse(method.response, resolve, reject));
+    let isCancelled = false;
+    const end = (): void => {
+      if (!isCancelled) onEnd();
+    };
     // `finish` reports the failure; before that, nobody awaits this promise.
-    promise.catch(() => {});
+    promise.then(end, end);
     return {
       write: (message) => call.write(method.request.encode(message)),
       finish: () => {
         call.finishWriting();
         return promise;
       },
-      cancel: () => call.fail(new RpcError(Status.CANCELLED, "cancelled")),
+      cancel: () => {
+        isCancelled = true;
+        call.fail(new RpcError(Status.CANCELLED, "cancelled"));
+      },
       bufferedBytes: () => call.bufferedBytes(),
     };
   }

@@ -173,7 +173,11 @@ export interface RpcChannel {
     receiver: { onMessage(message: Response): void; onEnd(error: RpcError | null): void },
     options?: { readonly traceparent?: string },
   ): ReceivingCall;
-  clientStream<Request, Response>(method: MethodDescriptor<Request, Response>): SendingCall<Request, Response>;
+  /** `onEnd` is called once, when the peer has answered or refused or the connection is lost, and never after `cancel`. */
+  clientStream<Request, Response>(
+    method: MethodDescriptor<Request, Response>,
+    onEnd?: () => void,
+  ): SendingCall<Request, Response>;
   /** Closes the connection; calls in progress fail with CANCELLED. */
   close(): void;
   /** Called once when the connection is closed for any reason other than `close`. */

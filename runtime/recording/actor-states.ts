@@ -1,8 +1,9 @@
 /** The states of a process's actors, to which its feed is applied: where a recording begins. */
 import { ActorFeed, ActorSnapshot, ActorState, type ActorStep } from "../../proto/gen/messages.ts";
 
-/** Actors of one message of a snapshot: about 150 KiB. */
+/** Actors of one message of a snapshot, and their bytes: as a part of a recording, it fits a message on the bus. */
 const actorsPerMessage = 500;
+const messageBytesMax = 512 * 1024;
 
 function after(before: ActorState | undefined, step: ActorStep): ActorState {
   const { actor, machine, number, atMs, states, status, event, timers } = step;
@@ -59,12 +60,9 @@ export class ActorStates {
 
   /** A snapshot of now, numbered so that the next feed follows it. */
   *snapshot(): Generator<ActorFeed> {
-    const actors = [...this.#actors.values()];
-    // As many as there are numbers before that of the next feed.
-    const messages = Math.max(1, Math.min(Math.ceil(actors.length / actorsPerMessage), this.#sequence));
-    const each = Math.ceil(actors.length / messages);
-    for (let message = 0; message < messages; message += 1) {
-      const part = actors.slice(message * each, (message + 1) * each);
+    const parts = this.#parts();
+    const messages = parts.length;
+    for (const [message, part] of parts.entries()) {
       yield ActorFeed.create({
         process: this.#process,
         hostname: this.#hostname,
@@ -73,6 +71,29 @@ export class ActorStates {
         snapshot: ActorSnapshot.create({ begins: message === 0, ends: message + 1 === messages, actors: part }),
       });
     }
+  }
+
+  /**
+   * At most as many as there are numbers before that of the next feed. Each message before brought a part of the states, which is
+   * smaller than one of these.
+   */
+  #parts(): readonly (readonly ActorState[])[] {
+    let part: ActorState[] = [];
+    let bytes = 0;
+    const parts = [part];
+    // The rest of a snapshot that has begun follows in the next feeds.
+    for (const state of new Map([...this.#actors, ...(this.#incoming ?? [])]).values()) {
+      const { length } = ActorState.encode(state);
+      const isFull = part.length === actorsPerMessage || (part.length > 0 && bytes + length > messageBytesMax);
+      if (isFull && parts.length < this.#sequence) {
+        part = [];
+        parts.push(part);
+        bytes = 0;
+      }
+      part.push(state);
+      bytes += length;
+    }
+    return parts;
   }
 
   #take({ begins, ends, actors }: ActorSnapshot): void {

@@ -213,9 +213,16 @@ class SimChannel implements RpcChannel {
     };
   }
 
-  clientStream<Request, Response>(method: MethodDescriptor<Request, Response>): SendingCall<Request, Response> {
+  clientStream<Request, Response>(
+    method: MethodDescriptor<Request, Response>,
+    onEnd: () => void = () => {},
+  ): SendingCall<Request, Response> {
     const { promise, resolve, reject } = Promise.withResolvers<Response>();
-    promise.catch(() => {});
+    let isCancelled = false;
+    const end = (): void => {
+      if (!isCancelled) onEnd();
+    };
+    promise.then(end, end);
     const id = this.#open(
       method,
       {},
@@ -242,7 +249,10 @@ class SimChannel implements RpcChannel {
         if (id !== null) this.#end?.send(() => served?.halfClose(id));
         return promise;
       },
-      cancel: () => this.#cancel(id, new RpcError(Status.CANCELLED, "cancelled")),
+      cancel: () => {
+        isCancelled = true;
+        this.#cancel(id, new RpcError(Status.CANCELLED, "cancelled"));
+      },
     };
   }
 

@@ -28,7 +28,11 @@ import { sharedBus } from "./shared-bus.ts";
 const ids = ["m1", "m2"];
 
 /** A client stream of answers to the manager, over which a test may cut. */
-export function answersTo(manager: NodeCalls, nodeId: string): SendingCall<InspectionAnswer, InspectionAnswerResponse> {
+export function answersTo(
+  manager: NodeCalls,
+  nodeId: string,
+  onEnd = (): void => {},
+): SendingCall<InspectionAnswer, InspectionAnswerResponse> {
   const waiting: InspectionAnswer[] = [];
   let isOver = false;
   let wake = (): void => {};
@@ -42,7 +46,11 @@ export function answersTo(manager: NodeCalls, nodeId: string): SendingCall<Inspe
   }
   const peer = { identity: { nodeId, role: "swarm-worker", organization: "c" }, local: false } as const;
   const response = Promise.resolve(manager.handlers.Inspect(read(), call(peer)));
-  response.catch(() => {});
+  let isCancelled = false;
+  const ended = (): void => {
+    if (!isCancelled) onEnd();
+  };
+  response.then(ended, ended);
   const over = (): void => {
     isOver = true;
     wake();
@@ -56,7 +64,10 @@ export function answersTo(manager: NodeCalls, nodeId: string): SendingCall<Inspe
       over();
       return response;
     },
-    cancel: over,
+    cancel: () => {
+      isCancelled = true;
+      over();
+    },
     bufferedBytes: () => 0,
   };
 }
@@ -93,7 +104,9 @@ export function inspectionWorld(kept: Readonly<Record<string, KeptRecording>> = 
       () => feed,
       kept[`node-${nodeId}`] ?? null,
     );
-    const channel = { clientStream: () => answersTo(to.nodes, nodeId) } as unknown as RpcChannel;
+    const channel = {
+      clientStream: (_method: unknown, onEnd?: () => void) => answersTo(to.nodes, nodeId, onEnd),
+    } as unknown as RpcChannel;
     const leaving = new AbortController();
     const questions: NodeQuestion[] = [];
     const sink = {

@@ -12,6 +12,7 @@ import {
   InspectionAnswer,
   Node,
   NodeQuestion,
+  WatchActorsRequest,
 } from "../../proto/gen/messages.ts";
 import { Status } from "../../runtime/ports/rpc.ts";
 import * as subjects from "../../runtime/subjects.ts";
@@ -280,6 +281,31 @@ test("a manager that restarts faster than its loss is noticed begins anew, and w
   await run(2 * leaseTimes.renewalMs);
   t.deepEqual(view()["manager-m2"], { "ledger/m2": "recovering" });
   t.regex(lost("node-n1"), /manager m2, which the node was connected to: the manager began its feed anew/);
+});
+
+test("AI2: an agent whose stream the manager refuses feeds it no longer, and asked again begins with a snapshot", async (t) => {
+  const { agentFeed, connect, one, run } = world();
+  connect(one);
+  const question = NodeQuestion.create({ callId: "c1", inspect: WatchActorsRequest.create() });
+  let answers: InspectionAnswer[] = [];
+  let isWanted = true;
+  const inspection = async (answer: InspectionAnswer) => answers.push(answer) > 0 && isWanted;
+  t.true(one.nodes.ask("n1", question, { inspection }));
+  await run();
+  t.is(agentFeed.listeners, 1);
+  isWanted = false;
+  agentFeed.move("task/t1", "failed");
+  await run();
+  t.is(agentFeed.listeners, 0, "it has stopped");
+  answers = [];
+  await run(5_000);
+  t.deepEqual(answers, [], "not even to say that it is there");
+  isWanted = true;
+  agentFeed.move("task/t1", "shutdown");
+  t.true(one.nodes.ask("n1", question, { inspection }));
+  await run();
+  t.is(agentFeed.listeners, 1);
+  t.like(answers[0]?.feed, { sequence: 1, snapshot: { begins: true } });
 });
 
 test("an agent that moves to another manager, or comes back to the same, is followed there", async (t) => {

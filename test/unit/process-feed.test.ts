@@ -1,14 +1,9 @@
 import test from "ava";
 import { assign } from "xstate";
 import { createProcessFeed, type FeedListener, type ProcessFeed } from "../../actors/inspection/process-feed.ts";
+import { messageBytesMax } from "../../actors/inspection/feed-line.ts";
 import { chart, effect } from "../../machines/chart.ts";
-import {
-  ActorSelection,
-  ActorStatus,
-  type ActorFeed,
-  type ActorState,
-  type ActorStep,
-} from "../../proto/gen/messages.ts";
+import { ActorFeed, ActorSelection, ActorStatus, type ActorState, type ActorStep } from "../../proto/gen/messages.ts";
 import { Host, type HostedActor } from "../../runtime/host.ts";
 import { SimClock } from "../../runtime/sim/clock.ts";
 import { SimRandom } from "../../runtime/sim/random.ts";
@@ -78,6 +73,26 @@ function newWorld(pendingMax?: number): World {
     host.start(counterMachine, id, { secret: "canary" }, { effects: { tell() {} } });
   return { clock, host, feed, start };
 }
+
+interface TextContext {
+  readonly text: string;
+}
+
+/** Shows a text of any length. */
+const textMachine = chart({
+  types: {
+    context: {} as TextContext,
+    events: {} as { readonly type: "told"; readonly text: string; readonly own: string },
+    input: {} as TextContext,
+  },
+  actions: { remember: assign({ text: ({ event }) => event.text }) },
+  shows: { context: ["text"], events: ["own"] },
+}).createMachine({
+  id: "text",
+  context: ({ input }) => input,
+  initial: "listening",
+  states: { listening: { on: { told: { actions: "remember" } } } },
+});
 
 class Listener implements FeedListener {
   readonly feeds: ActorFeed[] = [];
@@ -381,4 +396,54 @@ test("the last step of an actor that throws is sent at once: the process ends", 
   clock.advance(50);
   first.send(count());
   t.like(listener.steps, [{ actor: "counter/1", event: "counted", status: ActorStatus.ACTOR_FAILED }]);
+});
+
+const sizes = ({ feeds }: Listener): readonly number[] => feeds.map((feed) => ActorFeed.encode(feed).length);
+
+test("FL4: messages are bounded by bytes, in snapshots and with and without steps, and nothing is left out", (t) => {
+  const { clock, feed, host } = newWorld();
+  const text = "é".repeat(7_000);
+  const actors = Array.from({ length: 100 }, (_, at) =>
+    host.start(textMachine, `text/${at}`, { text }, { effects: {} }),
+  );
+  const [listener, withoutSteps] = [new Listener(), new Listener()];
+  feed.listen(everything, listener);
+  feed.listen(ActorSelection.create({ withoutSteps: true }), withoutSteps);
+  clock.advance(1_000);
+  t.is(listener.states.length, 100);
+  for (const [at, actor] of actors.entries()) actor.send({ type: "told", text: `${at}${text}`, own: text });
+  clock.advance(5_000);
+  t.deepEqual(
+    listener.steps.map(({ actor }) => actor),
+    actors.map(({ id }) => id),
+  );
+  t.is(withoutSteps.states.length, 200);
+  for (const each of [listener, withoutSteps]) {
+    t.true(Math.max(...sizes(each)) <= messageBytesMax, sizes(each).join(" "));
+    t.true(Math.min(...sizes(each).slice(0, 3)) > messageBytesMax / 2, "they are filled");
+    t.deepEqual(
+      each.feeds.map(({ sequence }) => sequence),
+      each.feeds.map((_, at) => at + 1),
+    );
+    t.true(each.states.every(({ context }) => context === JSON.stringify({ text })) || each === withoutSteps);
+  }
+});
+
+test("FL4: a step that is too large for a message is shown without its context, and says so", (t) => {
+  const { clock, feed, host } = newWorld();
+  // Each of these characters has six in JSON.
+  const text = "\u0001".repeat(16_000);
+  const actor = host.start(textMachine, "text/1", { text: "" }, { effects: {} });
+  const listener = new Listener();
+  feed.listen(everything, listener);
+  clock.advance(50);
+  actor.send({ type: "told", text, own: text });
+  actor.send({ type: "told", text: "short", own: "" });
+  clock.advance(50);
+  const [large, next] = listener.steps;
+  t.is(large?.context, `{"$cut":true}`);
+  t.true(large?.fields === JSON.stringify({ own: text }));
+  t.like(large, { event: "told", transitions: ["listening#told#0"], states: ["listening"] });
+  t.is(next?.context, `{"text":"short"}`);
+  t.true(Math.max(...sizes(listener)) <= messageBytesMax);
 });

@@ -2,13 +2,21 @@
 import { syncBuiltinESMExports } from "node:module";
 import zlib from "node:zlib";
 import test from "ava";
-import { ActorFeed, ActorState, RecordedLine, RecordedSpan, RecordingPart } from "../../proto/gen/messages.ts";
+import {
+  ActorFeed,
+  ActorSnapshot,
+  ActorState,
+  RecordedLine,
+  RecordedSpan,
+  RecordingPart,
+  TimelineAtRequest,
+  TimelineOverviewRequest,
+} from "../../proto/gen/messages.ts";
 import { recordSpan, recordingLogger, type FinishedSpan } from "../../runtime/recording/recorded-log.ts";
 import { RecordingRing } from "../../runtime/recording/ring.ts";
-import { actorsAt } from "../../runtime/recording/timeline.ts";
-import { TimelineAtRequest } from "../../proto/gen/messages.ts";
+import { actorsAt, overview } from "../../runtime/recording/timeline.ts";
 import { TimelineIndex } from "../../runtime/recording/timeline-index.ts";
-import { madeFeeds } from "../fixtures/feed-history.ts";
+import { madeFeeds, stateOf } from "../fixtures/feed-history.ts";
 import { quietLog } from "../support/page-client.ts";
 
 const fromMs = 1_700_000_000_000;
@@ -41,9 +49,9 @@ test("a full ring begins with the states that its dropped steps led to, and noth
   t.deepEqual(
     kept.slice(0, 4).map(({ snapshot }) => [snapshot?.begins, snapshot?.ends, snapshot?.actors.length]),
     [
-      [true, false, 400],
-      [false, false, 400],
-      [false, true, 400],
+      [true, false, 500],
+      [false, false, 500],
+      [false, true, 200],
       [undefined, undefined, undefined],
     ],
   );
@@ -57,6 +65,30 @@ test("a full ring begins with the states that its dropped steps led to, and noth
   for (const moment of [rest.fromMs, Math.floor((rest.fromMs + rest.toMs) / 2), rest.toMs])
     t.deepEqual(actorsOf(rest, moment), actorsOf(whole, moment));
   t.deepEqual(rest.gaps.within(0, Number.MAX_SAFE_INTEGER), []);
+});
+
+test("the states that a ring begins with are read in parts that fit a message on the bus, without a gap", (t) => {
+  const ring = new RecordingRing(1);
+  const large = JSON.stringify({ text: "x".repeat(6_000) });
+  const count = 400;
+  const snapshot = (at: number): ActorSnapshot =>
+    ActorSnapshot.create({
+      begins: at === 0,
+      ends: at === count - 1,
+      actors: [{ ...stateOf(`session/n${at}`, 1, fromMs), context: large }],
+    });
+  const sent = Array.from({ length: count }, (_, at) =>
+    ActorFeed.create({ process: "manager-m1", sequence: at + 1, atMs: fromMs + at, snapshot: snapshot(at) }),
+  );
+  for (const feed of sent) ring.onFeed(feed);
+  const read = partsOf(ring);
+  t.true(Math.max(...read.map((part) => RecordingPart.encode(part).length)) < 700_000);
+  const rest = indexOf(feedsIn(read));
+  t.deepEqual(overview(rest, TimelineOverviewRequest.create({ buckets: 1 })).gaps, []);
+  t.is(actorsOf(rest, fromMs + count - 1).length, count);
+  const sequences = feedsIn(read).map(({ sequence }) => sequence);
+  t.true(sequences.length > 2);
+  t.is(sequences.at(-1), count);
 });
 
 test("a read from a moment on begins with the states of that moment", (t) => {
