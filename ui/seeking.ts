@@ -74,7 +74,6 @@ async function loadPast(wanted: Moment, atMs: number, signal: AbortSignal): Prom
     past.value = builder.past(wanted, steps, actor?.process ?? "", ownSteps(own));
     trouble.value = "";
   });
-  changed();
 }
 
 const isKnown = ({ atMs }: Moment): boolean => {

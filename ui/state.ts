@@ -43,7 +43,13 @@ export const clock = signal(Date.now());
 /** The clock that views count by: it stands still in the past. */
 export const now = computed(() => moment.value ?? clock.value);
 const hash = signal(window.location.hash);
-export const route = computed(() => routeOf(hash.value));
+let latestRoute = routeOf(hash.peek());
+/** Changes with the view or what it shows, not with the moment. */
+export const route = computed(() => {
+  const next = routeOf(hash.value);
+  if (hashOf(next, null) !== hashOf(latestRoute, null)) latestRoute = next;
+  return latestRoute;
+});
 /** The moment that the address names. */
 export const addressed = computed(() => momentOf(hash.value));
 

@@ -10,6 +10,7 @@
  * T4: nothing that a process sends grows the index beyond its memory, or moves the times of the others: its actors are counted and
  *     weighed, and its times are taken as far as they can be true (`bounds`).
  */
+import { encodedStateIdentity, movedContext, movedFields } from "../../proto/feed-state.ts";
 import { encodedIdentity, scanFeed, StepScan, timeOfStep, type Range } from "../../proto/feed-scan.ts";
 import {
   ActorFeed,
@@ -53,6 +54,8 @@ export interface TimelineIndexOptions {
  * index's memory, a new actor is not shown, and its steps are a gap. T4
  */
 export const liveActorsMax = 100_000;
+
+const none = new Uint8Array();
 
 /** Milliseconds by which a recording may overlap with a live feed; an older snapshot is that of a clock that was set back. */
 const overlapMsMax = 60_000;
@@ -182,32 +185,25 @@ export class TimelineIndex {
     return isCopied ? ActorStep.patch(step, { context: "" }) : step;
   }
 
-  /** An actor's state at a place. */
-  stateAt(life: Life, place: Place): ActorState {
-    if (place.kind === "state") return ActorState.decode(place.state);
+  /** An actor's state at a place, an encoded ActorState. */
+  stateAt({ actor, machine, startedAtMs }: Life, place: Place): Uint8Array {
+    if (place.kind === "state") return place.state;
     const { segment, at } = place;
-    const step = ActorStep.decode(this.#encodedStep(segment, at));
     const context = segment.context[at] as number;
-    return ActorState.create({
-      actor: life.actor,
-      machine: life.machine,
-      states: step.states,
-      status: step.status,
-      startedAtMs: life.startedAtMs,
-      sinceMs: segment.sinceMs[at] as number,
-      context:
-        context === noContext ? "" : context === at ? step.context : ActorStep.decode(segment.own(context)).context,
-      timers: step.timers,
-      steps: step.number,
-      event: step.event,
-    });
+    const sinceMs = segment.sinceMs[at] as number;
+    return Buffer.concat([
+      encodedStateIdentity({ actor, machine, startedAtMs, sinceMs, steps: segment.number[at] as number }),
+      this.#shapes.ofState(segment.shape[at] as number),
+      movedFields(segment.own(at)),
+      context === noContext ? none : movedContext(segment.own(context)),
+    ]);
   }
 
   #encodedStep(segment: Segment, at: number): Uint8Array {
     const life = segment.lives[at] as Life;
     return Buffer.concat([
       encodedIdentity(life.actor, life.machine, segment.number[at] as number, segment.atMs[at] as number),
-      this.#shapes.bytesOf(segment.shape[at] as number) ?? new Uint8Array(),
+      this.#shapes.bytesOf(segment.shape[at] as number) ?? none,
       segment.own(at),
     ]);
   }
@@ -268,7 +264,7 @@ export class TimelineIndex {
     const told = new Map<Life, Place>();
     const moved = (life: Life, place: Place): Place => {
       if (place.kind === "state" || place.segment !== dropped) return place;
-      const state: Place = told.get(life) ?? { kind: "state", state: ActorState.encode(this.stateAt(life, place)) };
+      const state: Place = told.get(life) ?? { kind: "state", state: this.stateAt(life, place) };
       told.set(life, state);
       return state;
     };

@@ -1,13 +1,12 @@
 /** Answers the methods of the Timeline service from an index. */
 import { traceHashOf } from "../../proto/feed-scan.ts";
+import { encodedSnapshotFeed } from "../../proto/feed-state.ts";
 import {
   ActorFeed,
-  ActorSnapshot,
   TimelineOverview,
   TimelineService,
   TimelineStep,
   TimelineSteps,
-  type ActorState,
   type RecordedSpan,
   type TimelineAtRequest,
   type TimelineOverviewRequest,
@@ -118,8 +117,8 @@ function knownAt({ segment, steps, atMs }: Moment): Known {
   return { processes, places };
 }
 
-/** The actors of every process at a moment. OUT_OF_RANGE outside of the known range. */
-export function* actorsAt(index: TimelineIndex, request: TimelineAtRequest): Generator<ActorFeed> {
+/** The actors of every process at a moment, as encoded feeds. OUT_OF_RANGE outside of the known range. */
+function* encodedActorsAt(index: TimelineIndex, request: TimelineAtRequest): Generator<Uint8Array> {
   const moment = momentOf(index, request);
   const { processes, places } = knownAt(moment);
   const byProcess = new Map<string, [Life, Place][]>();
@@ -131,22 +130,25 @@ export function* actorsAt(index: TimelineIndex, request: TimelineAtRequest): Gen
   for (const [process, { hostname, lost }] of processes) {
     const message = { process, hostname, atMs: moment.atMs };
     if (lost !== "") {
-      yield ActorFeed.create({ ...message, sequence: 1, lost });
+      yield ActorFeed.encode(ActorFeed.create({ ...message, sequence: 1, lost }));
       continue;
     }
     const actors = byProcess.get(process) ?? [];
     let sequence = 0;
     do {
       const from = sequence * actorsPerMessage;
-      const part: ActorState[] = actors
-        .slice(from, from + actorsPerMessage)
-        .map(([life, place]) => index.stateAt(life, place));
+      const part = actors.slice(from, from + actorsPerMessage).map(([life, place]) => index.stateAt(life, place));
       const ends = from + actorsPerMessage >= actors.length;
-      const snapshot = ActorSnapshot.create({ begins: sequence === 0, ends, actors: part });
       sequence += 1;
-      yield ActorFeed.create({ ...message, sequence, snapshot });
+      const feed = ActorFeed.encode(ActorFeed.create({ ...message, sequence }));
+      yield encodedSnapshotFeed(feed, { begins: from === 0, ends, actors: part });
     } while (sequence * actorsPerMessage < actors.length);
   }
+}
+
+/** The actors of every process at a moment. OUT_OF_RANGE outside of the known range. */
+export function* actorsAt(index: TimelineIndex, request: TimelineAtRequest): Generator<ActorFeed> {
+  for (const feed of encodedActorsAt(index, request)) yield ActorFeed.decode(feed);
 }
 
 /** Positions of the steps in question, from the request's moment on, or backward from it. */
@@ -211,11 +213,7 @@ export function timelineMethods(
   const { Overview, At, Steps } = TimelineService.methods;
   return new Map<string, (request: Uint8Array) => Iterable<Uint8Array>>([
     [Overview.path, (bytes) => [Overview.response.encode(overview(index, Overview.request.decode(bytes)))]],
-    [At.path, (bytes) => encoded(actorsAt(index, At.request.decode(bytes)))],
+    [At.path, (bytes) => encodedActorsAt(index, At.request.decode(bytes))],
     [Steps.path, (bytes) => [Steps.response.encode(stepsOf(index, Steps.request.decode(bytes)))]],
   ]);
-}
-
-function* encoded(feeds: Iterable<ActorFeed>): Generator<Uint8Array> {
-  for (const feed of feeds) yield ActorFeed.encode(feed);
 }

@@ -1,6 +1,13 @@
 // The time line of the web interface in a browser: the past of a made-up feed, served from a real index.
 import type { Page } from "playwright-core";
-import { ActorFeed, ActorSnapshot, ActorState, ActorStep } from "../../proto/gen/messages.ts";
+import {
+  ActorFeed,
+  ActorSnapshot,
+  ActorState,
+  ActorStep,
+  TimelineService,
+  UiRequest,
+} from "../../proto/gen/messages.ts";
 import { TimelineIndex } from "../../runtime/recording/timeline-index.ts";
 import { browserTest, openPage, seriousFindings } from "../fixtures/ui-page.ts";
 import { patient } from "../support/slowness.ts";
@@ -68,6 +75,34 @@ browserTest(
     t.deepEqual(errors, []);
   },
 );
+
+browserTest("an address with a moment is loaded once, and moves nothing else", async (t) => {
+  const { server, page, errors } = await openPage(t, 10, { hash: chart });
+  await happen(server, page, 3);
+  await page.locator(".steps tbody tr").nth(2).waitFor();
+  await page.locator(".track[aria-disabled=false]").waitFor();
+  await page.keyboard.press("[");
+  await page.locator(".where.past").waitFor();
+  // The connection that is open already sends no more; a new one is heard from its first call on.
+  const methods: string[] = [];
+  page.on("websocket", (socket) =>
+    socket.on("framesent", ({ payload }) => methods.push(UiRequest.decode(payload as Buffer).method)),
+  );
+  await page.reload();
+  await page.locator(".where.past").waitFor();
+  const { At, Steps } = TimelineService.methods;
+  const loads = (): readonly string[] => methods.filter((method) => method === At.path || method === Steps.path);
+  methods.length = 0;
+  await page.keyboard.press("[");
+  await page.locator(".after", { hasText: "of session/n2" }).waitFor();
+  // One more by the keys, to find the event that is the next.
+  t.deepEqual(loads().toSorted(), [At.path, Steps.path, Steps.path, Steps.path], "by a key");
+  methods.length = 0;
+  await page.locator(".steps td:first-child a").last().click();
+  await page.locator(".after", { hasText: "after stream.broken of session/n1" }).waitFor();
+  t.deepEqual(loads().toSorted(), [At.path, Steps.path, Steps.path], "by a link");
+  t.deepEqual(errors, []);
+});
 
 browserTest("keys go by events, of all actors or of the chosen one, and the address can be shared", async (t) => {
   const { server, page, errors } = await openPage(t, 10, { hash: chart });

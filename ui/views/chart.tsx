@@ -89,8 +89,9 @@ function Steps({ steps }: { readonly steps: readonly ActorStep[] }) {
           </tr>
         </thead>
         <tbody>
-          {steps.map((step) => (
-            <tr key={step.number} class={step.unexpected ? "unexpected" : ""}>
+          {steps.map((step, place) => (
+            // A live list grows at its top; another moment has other events in the same rows.
+            <tr key={past.value === null ? step.number : -place} class={step.unexpected ? "unexpected" : ""}>
               <td>
                 <a href={hashOf(route.value, { atMs: step.atMs, step: 0 })} title="Show this moment">
                   {timeText(step.atMs)}
