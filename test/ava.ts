@@ -7,6 +7,7 @@
  */
 import { spawn } from "node:child_process";
 import { createInterface } from "node:readline";
+import { summaryOfCoverage } from "./support/chart-coverage.ts";
 import { patient } from "./support/slowness.ts";
 
 /**
@@ -42,6 +43,8 @@ interface Run {
   readonly passed: readonly string[];
   readonly failed: readonly string[];
   readonly skipped: string[];
+  /** Lines that tests logged. */
+  readonly logged: readonly string[];
   /** AVA itself failed, although no test did. */
   readonly isBroken: boolean;
 }
@@ -54,6 +57,7 @@ async function ava(top: string, { files, concurrency }: Lane): Promise<Run> {
   const passed: string[] = [];
   const failed: string[] = [];
   const skipped: string[] = [];
+  const logged: string[] = [];
   const child = spawn(
     `${top}node_modules/.bin/ava`,
     ["--tap", `--concurrency=${concurrency}`, `--timeout=${patient(idleMs)}`, ...files],
@@ -82,13 +86,14 @@ async function ava(top: string, { files, concurrency }: Lane): Promise<Run> {
     } else if (/^\d+\.\.\d+|^# (tests|pass|fail|skip)|^TAP version/.test(line)) {
       showing = false;
     }
+    if (/^# {3}\S/.test(line)) logged.push(line);
     if (showing) shown.push(line);
   }
   show();
   const status = await new Promise<number | null>((resolve) =>
     child.exitCode === null ? child.on("close", resolve) : resolve(child.exitCode),
   );
-  return { files, passed, failed, skipped, isBroken: status !== 0 && failed.length === 0 };
+  return { files, passed, failed, skipped, logged, isBroken: status !== 0 && failed.length === 0 };
 }
 
 /**
@@ -161,6 +166,8 @@ export async function runGroup(top: string, name: string, ...lanes: readonly Lan
   say(
     `${failed === 0 ? "ok    " : "FAILED"} ${name}: ${passed} passed, ${failed} failed, ${skipped.length} skipped (${seconds} s)`,
   );
+  const coverage = summaryOfCoverage(runs.flatMap(({ logged }) => logged));
+  if (coverage !== null) say(`       ${coverage}`);
   for (const title of skipped) say(`       skipped: ${title}`);
   for (const title of unsteady) say(`       unsteady, passed when run again alone: ${title}`);
   return { passed, failed, skipped, unsteady };

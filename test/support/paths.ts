@@ -1,5 +1,7 @@
 /** Every path through a chart: each event in each reachable state, with a check on each step. */
-import { initialTransition, transition, type AnyMachineSnapshot, type AnyStateMachine } from "xstate";
+import { createActor, type AnyMachineSnapshot, type AnyStateMachine, type AnyTransitionDefinition } from "xstate";
+import { ChartNames } from "../../runtime/observation/chart-names.ts";
+import { childrenOf, pathOf, rootOf, transitionsOf, type AnyNode } from "../../runtime/observation/transition-ids.ts";
 
 /** An effect as the chart requests it. */
 export interface Asked {
@@ -19,16 +21,18 @@ export interface Place<Memory> {
   readonly next: Set<Place<Memory>>;
 }
 
-interface Step<Memory, Event> {
+export interface Step<Memory, Event> {
   readonly asked: readonly Asked[];
   /** States after it. */
   readonly states: readonly string[];
+  /** The chart's context after it. */
+  readonly context: unknown;
   /** Null for an actor's start. */
   readonly event: Event | { readonly type: `xstate.after.${string}` } | null;
   readonly from: Place<Memory> | null;
 }
 
-interface Exploration<Memory, Event> {
+export interface Exploration<Memory, Event> {
   readonly inputs: readonly unknown[];
   /** One of each relevant kind; delays fire by themselves. */
   readonly events: readonly Event[];
@@ -53,11 +57,69 @@ function statesOf(value: unknown, above = ""): readonly string[] {
   ]);
 }
 
-/** All states of a chart, including final and nested ones. */
+function nodesBelow(node: AnyNode): readonly AnyNode[] {
+  return childrenOf(node).flatMap((child) => [child, ...nodesBelow(child)]);
+}
+
+/** Paths of all states of a chart, including final and nested ones. */
 export function allStates(machine: AnyStateMachine): readonly string[] {
-  const below = (states: AnyStateMachine["root"]["states"], above: string): readonly string[] =>
-    Object.entries(states).flatMap(([name, node]) => [above + name, ...below(node.states, `${above}${name}.`)]);
-  return below(machine.root.states, "");
+  return nodesBelow(rootOf(machine)).map(pathOf);
+}
+
+/** Ids of all transitions of a chart, by the transitions themselves. */
+export function allTransitions(machine: AnyStateMachine): ReadonlyMap<AnyTransitionDefinition, string> {
+  const root = rootOf(machine);
+  const all = [root, ...nodesBelow(root)].flatMap(transitionsOf);
+  return new Map(all.map(({ id, transition }) => [transition, id]));
+}
+
+/** Takes steps of a chart without an actor, and remembers which transitions were taken. */
+class Stepper {
+  readonly taken = new Set<AnyTransitionDefinition>();
+  readonly #machine: AnyStateMachine;
+  readonly #scope: Record<string, unknown>;
+  /** States that were active, also between the transitions of one step. */
+  readonly passed = new Set<string>();
+  #actions: unknown[] = [];
+
+  constructor(machine: AnyStateMachine, input: unknown) {
+    this.#machine = machine;
+    for (const node of new ChartNames(machine).initial.nodes) this.passed.add(pathOf(node));
+    const self = createActor(machine, {
+      input: input as never,
+      inspect: (inspected) => {
+        if (inspected.type !== "@xstate.microstep") return;
+        for (const each of inspected._transitions) this.taken.add(each);
+        for (const state of statesOf((inspected.snapshot as AnyMachineSnapshot).value)) this.passed.add(state);
+      },
+    });
+    const nothing = (): void => undefined;
+    this.#scope = {
+      self,
+      logic: machine,
+      id: "",
+      sessionId: "",
+      system: self.system,
+      defer: nothing,
+      emit: nothing,
+      stopChild: nothing,
+      actionExecutor: (action: unknown) => this.#actions.push(action),
+    };
+  }
+
+  start(input: unknown): readonly [AnyMachineSnapshot, readonly unknown[]] {
+    return this.#collect(() => this.#machine.getInitialSnapshot(this.#scope as never, input as never));
+  }
+
+  step(from: AnyMachineSnapshot, event: unknown): readonly [AnyMachineSnapshot, readonly unknown[]] {
+    return this.#collect(() => this.#machine.transition(from as never, event as never, this.#scope as never));
+  }
+
+  #collect(move: () => unknown): readonly [AnyMachineSnapshot, readonly unknown[]] {
+    this.#actions = [];
+    const next = move() as AnyMachineSnapshot;
+    return [next, this.#actions];
+  }
 }
 
 /** The effects of a step, without XState's internal ones. */
@@ -67,11 +129,19 @@ function askedOf(actions: readonly { readonly type: string; readonly params?: un
     .map(({ type, params }) => ({ type, params: params ?? null }));
 }
 
-/** All reachable places. Throws an Error that names the events after which `remember` threw. */
-export function allPlaces<Memory, Event extends { readonly type: string }>(
+export interface Explored<Memory> {
+  readonly places: readonly Place<Memory>[];
+  /** Paths of the states that were active, also between the transitions of one step. */
+  readonly states: ReadonlySet<string>;
+  /** Ids of the transitions that were taken. */
+  readonly transitions: ReadonlySet<string>;
+}
+
+/** All reachable places, and what was reached on the way. Throws an Error that names the events after which `remember` threw. */
+export function explore<Memory, Event extends { readonly type: string }>(
   machine: AnyStateMachine,
   { events, inputs, matters = (context: never) => context, memory, remember }: Exploration<Memory, Event>,
-): readonly Place<Memory>[] {
+): Explored<Memory> {
   type After = { readonly type: `xstate.after.${string}` };
   const delays = (machine.events as readonly string[])
     .filter((type) => type.startsWith("xstate.after."))
@@ -79,14 +149,26 @@ export function allPlaces<Memory, Event extends { readonly type: string }>(
   const found = new Map<string, Place<Memory>>();
   const queue: Place<Memory>[] = [];
 
-  function add([next, actions]: readonly unknown[], from: Place<Memory> | null, event: Event | After | null): void {
-    const snapshot = next as AnyMachineSnapshot;
+  const stepper = new Stepper(machine, inputs[0]);
+
+  function add(
+    [next, actions]: readonly [AnyMachineSnapshot, readonly unknown[]],
+    from: Place<Memory> | null,
+    event: Event | After | null,
+  ): void {
+    const snapshot = next;
     const led = from === null || event === null ? [] : [...from.events, event.type];
     const wrong = (text: string): Error => new Error(`${text}: ${led.slice(-namedMax).join(" → ")}`);
     const states = statesOf(snapshot.value);
     let after: Memory;
     try {
-      after = remember(from?.memory ?? memory, { asked: askedOf(actions as never), states, event, from });
+      after = remember(from?.memory ?? memory, {
+        asked: askedOf(actions as never),
+        states,
+        context: snapshot.context,
+        event,
+        from,
+      });
     } catch (error) {
       throw wrong((error as Error).message);
     }
@@ -101,14 +183,19 @@ export function allPlaces<Memory, Event extends { readonly type: string }>(
     from?.next.add(place);
   }
 
-  for (const input of inputs) add(initialTransition(machine, input as never), null, null);
+  for (const input of inputs) add(stepper.start(input), null, null);
   for (let place = queue.shift(); place !== undefined; place = queue.shift()) {
     if (place.snapshot.status !== "active") continue;
-    for (const event of [...events, ...delays]) {
-      add(transition(machine, place.snapshot as never, event as never), place, event);
+    const nodes = place.snapshot._nodes as unknown as readonly AnyNode[];
+    const due = delays.filter(({ type }) => nodes.some(({ transitions }) => transitions.has(type)));
+    for (const event of [...events, ...due]) {
+      add(stepper.step(place.snapshot, event), place, event);
     }
   }
-  return [...found.values()];
+  const ids = allTransitions(machine);
+  const states = new Set([...stepper.passed, ...[...found.values()].flatMap((place) => place.states)]);
+  const transitions = new Set([...stepper.taken].flatMap((each) => ids.get(each) ?? []));
+  return { places: [...found.values()], states, transitions };
 }
 
 /** Places from which no events lead to a wanted one. */

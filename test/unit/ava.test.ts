@@ -1,5 +1,6 @@
 import test from "ava";
 import { judge, placeOfTitle } from "../ava.ts";
+import { coverageLine, summaryOfCoverage } from "../support/chart-coverage.ts";
 import { reference, slownessOf } from "../support/slowness.ts";
 
 const files = ["test/interop/driver/podman.test.ts", "test/interop/podman.test.ts", "test/unit/task.test.ts"];
@@ -31,4 +32,12 @@ test("deadlines grow with the slower of computing and starting processes, at mos
   t.is(slownessOf({ computeMs: 2 * computeMs, startsMs }), 2);
   t.is(slownessOf({ computeMs, startsMs: 3.5 * startsMs }), 3.5);
   t.is(slownessOf({ computeMs: 100 * computeMs, startsMs }), 10);
+});
+
+test("the log lines of charts add up to one summary, each chart counted once", (t) => {
+  const line = coverageLine("session", { states: { reached: 3, all: 4 }, transitions: { reached: 5, all: 9 } });
+  const other = coverageLine("ledger", { states: { reached: 1, all: 1 }, transitions: { reached: 2, all: 2 } });
+  const text = summaryOfCoverage([`#   ${line}`, "#   3 places", `#   ${other}`, `#   ${line}`]);
+  t.regex(text ?? "", /^2 charts: .* reach 4 of 5 states and 7 of 11 transitions/);
+  t.is(summaryOfCoverage(["#   3 places"]), null);
 });
