@@ -13,7 +13,7 @@ import { ownSteps, PastBuilder } from "./model/past.ts";
 import type { Moment } from "./model/route.ts";
 import { Seeks } from "./model/seeks.ts";
 import { contains, nearest, revealing, type Span } from "./model/span.ts";
-import { address, addressed, changed, endFeed, link, past, route } from "./state.ts";
+import { address, addressed, changed, endFeed, link, liveActors, past, route } from "./state.ts";
 import { edgeMs, fail, isRecording, known, look, show, trouble, view, whole } from "./time-line.ts";
 import { momentText } from "./views/texts.ts";
 
@@ -185,6 +185,12 @@ async function walkOn(): Promise<void> {
   }
 }
 
+/** Time of the newest event, of the actor or of all, that the page has received itself; 0: none. */
+const newestSeenMs = (actor: { readonly process: string; readonly actor: string } | null): number =>
+  (actor === null
+    ? liveActors.recent.items().at(-1)?.step.atMs
+    : liveActors.stepsOf(actor.process, actor.actor).at(-1)?.atMs) ?? 0;
+
 async function walkBy(by: number, actor: { readonly process: string; readonly actor: string } | null): Promise<void> {
   const { signal } = new AbortController();
   const of = actor === null ? {} : { process: actor.process, actor: actor.actor };
@@ -194,11 +200,13 @@ async function walkBy(by: number, actor: { readonly process: string; readonly ac
   // A seek finds out which event the cursor stands on.
   const step = at === null || at.step !== 0 || loaded?.moment !== at ? (at?.step ?? 0) : loaded.step;
   const here: Moment = { atMs: at?.atMs ?? endOfTimeMs, step };
+  // The server keeps new events back for a moment, until those of other processes have come.
+  const seenMs = at === null ? newestSeenMs(actor) : 0;
   const steps =
     by > 0
       ? await stepsFor({ ...(step === 0 ? { atMs: here.atMs + 1 } : { index: step }), ...of, limit: by }, signal)
       : // The newest of them has made the states that are shown.
-        await stepsFor({ ...upTo(here), ...of, limit: 1 - by }, signal);
+        await stepsFor({ ...upTo(here), ...of, limit: 1 - by, seenMs }, signal);
   const target = by > 0 ? steps.at(-1) : steps[0];
   if (target?.step != null) go({ atMs: target.step.atMs, step: target.index });
   if (by > 0 && target === undefined) note.value = "No later event is known.";

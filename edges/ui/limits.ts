@@ -56,6 +56,8 @@ export const timelineLimits = {
   beginMsMax: 2_000,
   /** Time for which steps wait for earlier ones of other processes: feeds are sent several times a second. */
   holdMs: 1_000,
+  /** Time for which a question about steps that the page has seen waits for them. Beyond: it is answered without them. */
+  seenMsMax: 3_000,
   /** Time for which the index is kept after the last page has gone: a page may be loaded again. */
   lingerMs: 30_000,
 } as const;

@@ -28,6 +28,7 @@ import { timelineLimits } from "./limits.ts";
 import { timelineServices } from "./timeline-services.ts";
 
 const { Recent, Watch } = InspectionService.methods;
+const { Steps } = TimelineService.methods;
 const selection = ActorSelection.create();
 /** Until the manager is back: soon at first, and often enough for one who waits. */
 const reconnecting: Backoff = { stepMs: 500, msMax: 10_000 };
@@ -92,6 +93,8 @@ export class LiveTimeline {
   readonly #sequences = new Map<string, number>();
   /** Milliseconds by which the managers' clocks are ahead of this machine's; those of the one that is most. Null: none is known. */
   #aheadMs: number | null = null;
+  /** Questions that wait for steps. */
+  readonly #waiters = new Set<(isOver?: boolean) => void>();
   /** LT2. Null: each message is added as it comes. */
   #waiting: WaitingFeed | null = null;
   /** Aborted when a message cannot be read. LT3 */
@@ -102,8 +105,10 @@ export class LiveTimeline {
     this.#limits = limits;
     this.#index = this.#newIndex();
     const paths = Object.values(TimelineService.methods).map(({ path }) => path);
-    const answer: CallMethod = (method, ...rest) =>
-      (timelineServices(this.#index).get(method) as CallMethod)(method, ...rest);
+    const answer: CallMethod = async (method, request, ...rest) => {
+      if (method === Steps.path) await this.#settled(Steps.request.decode(request).seenMs);
+      return (timelineServices(this.#index).get(method) as CallMethod)(method, request, ...rest);
+    };
     this.#services = new Map(paths.map((path) => [path, answer]));
   }
 
@@ -126,6 +131,7 @@ export class LiveTimeline {
   /** Ends the feed. */
   stop(): void {
     this.#following?.abort();
+    for (const look of this.#waiters) look(true);
     for (const timer of [this.#forgetting, this.#settling]) if (timer !== null) clearTimeout(timer);
   }
 
@@ -177,6 +183,7 @@ export class LiveTimeline {
   #guard(change: () => void): void {
     try {
       change();
+      for (const look of this.#waiters) look();
     } catch {
       // The index may have taken a part of the message.
       this.#reset();
@@ -221,6 +228,21 @@ export class LiveTimeline {
         });
       });
     }
+  }
+
+  /** Resolves when the index has the steps up to a moment in their order, or at a limit. */
+  async #settled(ms: number): Promise<void> {
+    if (ms === 0 || this.#index.isSettled(ms)) return;
+    await new Promise<void>((resolve) => {
+      const look = (isOver = false): void => {
+        if (!isOver && !this.#index.isSettled(ms)) return;
+        clearTimeout(timer);
+        this.#waiters.delete(look);
+        resolve();
+      };
+      const timer = setTimeout(look, this.#limits.seenMsMax, true);
+      this.#waiters.add(look);
+    });
   }
 
   /** Reads the steps that the processes have kept. A manager of an earlier version keeps nothing. */

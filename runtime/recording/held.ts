@@ -20,6 +20,11 @@ export class Held {
     this.#holdMs = holdMs;
   }
 
+  /** Time of the oldest item that waits; infinite if none does. */
+  get oldestMs(): number {
+    return this.#items[0]?.ms ?? Number.POSITIVE_INFINITY;
+  }
+
   add(ms: number, apply: () => void): void {
     if (this.#holdMs === 0) {
       apply();

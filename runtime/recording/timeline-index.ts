@@ -116,6 +116,11 @@ export class TimelineIndex {
     return this.#timeMs;
   }
 
+  /** Whether all steps up to a moment are here, as far as messages tell: none of them waits for others. */
+  isSettled(ms: number): boolean {
+    return this.#timeMs >= ms && this.#held.oldestMs > ms;
+  }
+
   get stepsTotal(): number {
     const [first, last] = [this.segments[0], this.segments.at(-1)];
     return first === undefined || last === undefined ? 0 : last.before + last.length - first.before;

@@ -140,6 +140,21 @@ browserTest("keys go by events, of all actors or of the chosen one, and the addr
   t.deepEqual(errors, []);
 });
 
+browserTest("a key pressed right after an event goes to the one before it, not further back", async (t) => {
+  const { server, page, errors } = await openPage(t, startUiServer(10, { isLive: true }), { hash: chart });
+  await happen(server, page, 1);
+  await page.locator(".track[aria-disabled=false]").waitFor();
+  await page.locator(".steps tbody tr").waitFor();
+  server.step(1);
+  await page.locator(".steps tbody tr").nth(1).waitFor();
+  server.step(1);
+  await page.locator(".steps tbody tr").nth(2).waitFor();
+  await page.keyboard.press("{");
+  await page.waitForURL(/&step=3$/);
+  await page.locator(".after", { hasText: "after session.resumed of session/n1" }).waitFor();
+  t.deepEqual(errors, []);
+});
+
 browserTest("an address with a moment that is not known, or cannot be read, says so", async (t) => {
   const { server, page, errors } = await openPage(t, 10, { hash: "#/actors?at=2020-01-01T00:00:00Z" });
   const note = (text: string) => page.locator(".note", { hasText: text }).waitFor();

@@ -12,6 +12,8 @@ import {
   TimelineOverview,
   TimelineOverviewRequest,
   TimelineService,
+  TimelineSteps,
+  TimelineStepsRequest,
   UiHello,
 } from "../../proto/gen/messages.ts";
 import { RpcError, Status } from "../../runtime/ports/rpc.ts";
@@ -19,7 +21,7 @@ import { stateOf, stepOf } from "../fixtures/feed-history.ts";
 import { until } from "../fixtures/until.ts";
 
 const { Recent, Watch } = InspectionService.methods;
-const { Overview } = TimelineService.methods;
+const { Overview, Steps } = TimelineService.methods;
 const beginning = Date.now() - 60_000;
 const process = "manager-m1";
 const actor = "session/n1";
@@ -41,6 +43,8 @@ interface Scene {
   /** A page; the returned function closes it. */
   page(): () => void;
   overview(): Promise<TimelineOverview>;
+  /** Numbers of the actor's newest two steps, for a page that has seen one at `seenMs`. */
+  newestTwo(seenMs: number): Promise<readonly number[]>;
   /** The sink of the newest Watch. */
   live(): Promise<UiSink>;
   /** Ends the newest Watch. */
@@ -96,6 +100,18 @@ function scene(
       };
       await newest.backend.call(Overview.path, request, { write }, { signal: AbortSignal.abort(), traceparent: "" });
       return answer;
+    },
+    async newestTwo(seenMs) {
+      let answer = TimelineSteps.create();
+      const request = Steps.request.encode(
+        TimelineStepsRequest.create({ process, actor, backward: true, limit: 2, seenMs }),
+      );
+      const write = (message: Uint8Array): null => {
+        answer = Steps.response.decode(message);
+        return null;
+      };
+      await newest.backend.call(Steps.path, request, { write }, { signal: AbortSignal.abort(), traceparent: "" });
+      return answer.steps.map((each) => each.step?.number ?? 0);
     },
     async live() {
       await until("the feed is followed", () => sink !== null);
@@ -176,6 +192,29 @@ test("no more is read of what is kept than the limit", async (t) => {
   await until("the kept steps were read", async () => (await overview()).stepsTotal > 0);
   const { stepsTotal } = await overview();
   t.true(stepsTotal > 10 && stepsTotal < 500, `${stepsTotal} steps`);
+});
+
+test("a question of a page that has seen a step waits until it is in its order, or for some time", async (t) => {
+  const { page, newestTwo, live } = scene(t, null, { holdMs: 300, seenMsMax: 900 });
+  page();
+  const sink = await live();
+  const now = Date.now();
+  send(sink, snapshot(1, 1, now));
+  send(sink, step(2, 2, now + 1));
+  send(sink, step(3, 3, now + 2));
+  t.deepEqual(await newestTwo(now + 2), [2, 3]);
+  send(sink, step(4, 4, now + 10));
+  t.deepEqual(await newestTwo(0), [2, 3], "the newest one waits for those of others");
+  t.deepEqual(await newestTwo(now + 10), [3, 4]);
+  const asked = newestTwo(now + 20);
+  // The page's own feed may be ahead.
+  send(sink, step(5, 5, now + 20));
+  t.deepEqual(await asked, [4, 5]);
+  send(sink, ActorFeed.patch(snapshot(1, 1, now + 30), { process: "node-n1" }));
+  t.deepEqual(await newestTwo(now + 30), [4, 5]);
+  send(sink, step(6, 6, now + 25));
+  t.deepEqual(await newestTwo(now + 25), [5, 6], "although later times are known");
+  t.deepEqual(await newestTwo(now + 500), [5, 6], "such a step never comes");
 });
 
 test("LT4: an agent's clock does not move the time line, a manager's does", async (t) => {
