@@ -15,6 +15,7 @@ import { logsTable } from "./logs.ts";
 import { microTables } from "./micro.ts";
 import { natsTable } from "./nats.ts";
 import { policyTable } from "./policy.ts";
+import { recordedRangeTable } from "./recorded-range.ts";
 import { recordingTable } from "./recording.ts";
 import { schedulerTable } from "./scheduler.ts";
 import { stackTable } from "./stack.ts";
@@ -58,7 +59,7 @@ const groups: Readonly<Record<string, () => Promise<string>>> = {
   json: () => jsonApiTable(short),
   policy: () => policyTable(short),
   nats: () => natsTable(short),
-  recording: () => recordingTable(short),
+  recording: async () => (await recordingTable(short)) + recordedRangeTable(short),
   swarmkit: () => swarmkitTable(short),
   ui: () => uiTable(short),
   inspection: () => inspectionTable(short),

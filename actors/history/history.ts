@@ -1,9 +1,17 @@
 /** Reads at earlier versions and histories of objects, on every manager, one rebuild at a time. */
-import type { HistoryRequest, HistoryResponse, ReadAtRequest, ReadAtResponse } from "../../proto/gen/messages.ts";
+import type {
+  HistoryRequest,
+  HistoryResponse,
+  ReadAtRequest,
+  ReadAtResponse,
+  RecordingPart,
+} from "../../proto/gen/messages.ts";
 import type { Blobs, Log } from "../../runtime/ports/index.ts";
 import type { CallContext, Sink } from "../../runtime/ports/rpc.ts";
 import type { ControlHandlers } from "../control/handlers.ts";
 import type { Environment, Running } from "../environment.ts";
+import { recordLogRange, type LogRangeRequest } from "./log-range.ts";
+import { versionOf } from "./moment.ts";
 import { Pasts } from "./pasts.ts";
 import { createReadAt } from "./read-at.ts";
 import { streamHistory } from "./story.ts";
@@ -15,6 +23,12 @@ export interface HistoryPort {
   stream(request: HistoryRequest, sink: Sink<HistoryResponse>, call: CallContext): void;
 }
 
+/** Called by the Inspection service. */
+interface LogRangePort {
+  /** Sends the range of the log for a recording. Resolves with a sentence for each part that is missing; never rejects. */
+  recordRange(request: LogRangeRequest, sink: Sink<RecordingPart>): Promise<readonly string[]>;
+}
+
 interface HistoryParts {
   readonly log: Log;
   readonly blobs: Blobs;
@@ -22,7 +36,10 @@ interface HistoryParts {
   controlAt(env: Environment, leaderId: string): ControlHandlers;
 }
 
-export function createHistory(env: Environment, { log, blobs, controlAt }: HistoryParts): HistoryPort & Running {
+export function createHistory(
+  env: Environment,
+  { log, blobs, controlAt }: HistoryParts,
+): HistoryPort & LogRangePort & Running {
   const { clock, telemetry } = env;
   const parts = { log, blobs, clock, telemetry };
   const turns = new Turns();
@@ -32,7 +49,10 @@ export function createHistory(env: Environment, { log, blobs, controlAt }: Histo
     "muster_history_seconds",
     "Time to answer a request about the history, in seconds.",
   );
-  const readAt = createReadAt(env, { ...parts, pasts, controlAt });
+  const readAt = createReadAt(env, {
+    stateAt: async (moment, signal) => pasts.at(await versionOf({ ...parts, store: env.store }, moment), signal),
+    controlAt,
+  });
   return {
     async readAt(request, call) {
       const begun = clock.monotonic();
@@ -43,6 +63,7 @@ export function createHistory(env: Environment, { log, blobs, controlAt }: Histo
       }
     },
     stream: (request, sink, call) => streamHistory({ ...parts, env, turns, followers }, request, sink, call),
+    recordRange: (request, sink) => recordLogRange({ ...parts, store: env.store, pasts }, request, sink),
     stop() {
       pasts.stop();
       // Each removes itself from the set.

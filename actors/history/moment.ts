@@ -10,7 +10,7 @@ import { extentOf, type PastParts } from "./base.ts";
 /** How far a time may be ahead of this manager's clock and still mean now, in milliseconds. */
 const aheadMsMax = 5_000;
 
-type Moment = { readonly version: number } | { readonly time: Timestamp };
+export type Moment = { readonly version: number } | { readonly time: Timestamp };
 
 /** Throws OUT_OF_RANGE for a time in the future. */
 export function demandPast({ clock }: Pick<PastParts, "clock">, time: Timestamp): void {

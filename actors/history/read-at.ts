@@ -31,7 +31,7 @@ import {
   type ReadAtRequest,
 } from "../../proto/gen/messages.ts";
 import { ErrorCode } from "../../runtime/error-codes.ts";
-import { RpcError, Status, type CallContext } from "../../runtime/ports/rpc.ts";
+import { RpcError, Status, type CallContext, type CallSignal } from "../../runtime/ports/rpc.ts";
 import type { Replica } from "../../runtime/store/replica.ts";
 import type { Store } from "../../runtime/store/store.ts";
 import type { ControlHandlers } from "../control/handlers.ts";
@@ -39,13 +39,12 @@ import type { Environment } from "../environment.ts";
 import { explainSubject } from "../explain-subject.ts";
 import { controlRollout } from "../orchestration/rollout-control.ts";
 import { whyRollout } from "../orchestration/rollout-view.ts";
-import type { PastParts } from "./base.ts";
-import { versionOf } from "./moment.ts";
-import type { Pasts } from "./pasts.ts";
+import type { Moment } from "./moment.ts";
 import { unreadable } from "./version-at.ts";
 
-interface ReadAtParts extends PastParts {
-  readonly pasts: Pasts;
+interface ReadAtParts {
+  /** The state at that moment, which is read at once: it may be advanced later. Rejects with RpcError. */
+  stateAt(moment: Moment, signal: CallSignal): Promise<Replica>;
   /** Control over another environment; `leaderId`: the leader at that time. */
   controlAt(env: Environment, leaderId: string): ControlHandlers;
 }
@@ -183,8 +182,7 @@ export function createReadAt(
     if (found === undefined) {
       throw new RpcError(Status.INVALID_ARGUMENT, `cannot call ${method} at an earlier version: it is not read-only`);
     }
-    const wanted = await versionOf({ ...parts, store: env.store }, moment);
-    const replica = await parts.pasts.at(wanted, call.signal);
+    const replica = await parts.stateAt(moment, call.signal);
     const shown = { version: replica.version, time: replica.time };
     if (found === null) return ReadAtResponse.create(shown);
     let decoded: unknown;

@@ -7,7 +7,6 @@
  */
 import type { Clock, Log, Subscription, TimerHandle } from "../../runtime/ports/index.ts";
 import { LogBreak } from "../../runtime/store/log-break.ts";
-import type { Replica } from "../../runtime/store/replica.ts";
 
 /** Maximum silence of the log, in milliseconds. */
 const silentMsMax = 5_000;
@@ -23,10 +22,17 @@ const sliceRecordsMax = 250;
  */
 type Replayed = "reached" | "gap" | "broken" | "silent" | "stopped";
 
+/** A replica, or another taker of records that follow `version`. */
+interface RecordTaker {
+  readonly version: number;
+  /** Throws LogBreak. */
+  apply(sequence: number, data: Uint8Array): unknown;
+}
+
 /** Applies the records up to and including `to`. `isEnough` is called after each. */
 export function replayTo(
   parts: { readonly log: Log; readonly clock: Clock },
-  replica: Replica,
+  replica: RecordTaker,
   to: number,
   isEnough: () => boolean = () => false,
 ): Promise<Replayed> {
@@ -37,7 +43,7 @@ export function replayTo(
 class Replaying {
   readonly #log: Log;
   readonly #clock: Clock;
-  readonly #replica: Replica;
+  readonly #replica: RecordTaker;
   readonly #to: number;
   readonly #isEnough: () => boolean;
   readonly #resolve: (outcome: Replayed) => void;
@@ -57,7 +63,7 @@ class Replaying {
 
   constructor(
     { log, clock }: { readonly log: Log; readonly clock: Clock },
-    replica: Replica,
+    replica: RecordTaker,
     to: number,
     isEnough: () => boolean,
     resolve: (outcome: Replayed) => void,

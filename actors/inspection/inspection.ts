@@ -27,7 +27,7 @@ import type { KeptRecording } from "./kept-recording.ts";
 import { serveFeedLeases } from "./leases.ts";
 import type { FeedSources } from "./outlet.ts";
 import { serveReadings } from "./readings.ts";
-import { RecentCall } from "./recent-call.ts";
+import { RecentCall, type LogRange } from "./recent-call.ts";
 import type { ProcessFeed } from "./process-feed.ts";
 import { sealing } from "./record.ts";
 import { WatchCall } from "./watch-call.ts";
@@ -44,7 +44,7 @@ interface Inspection extends Running {
 
 /**
  * `kept`: what this process keeps of its last minutes; null: nothing. `signer`: its certificate and key; null: it has none, and
- * makes recordings without a signature.
+ * makes recordings without a signature. `logRange`: sends the range of the log; null: recordings have none.
  */
 export function createInspection(
   env: Environment,
@@ -52,6 +52,7 @@ export function createInspection(
   nodes: NodeCalls,
   kept: KeptRecording | null = null,
   signer: () => RecordingSigner | null = () => null,
+  logRange: LogRange | null = null,
 ): Inspection {
   const { bus, store, telemetry } = env;
   const sources: FeedSources = { env, ids: env.random.fork("inspection"), own, nodes };
@@ -87,12 +88,17 @@ export function createInspection(
     return wanted;
   }
 
-  function recent(request: RecentActorsRequest, sink: Sink<RecordingPart>, { signal }: CallContext): void {
+  function recent(
+    request: RecentActorsRequest,
+    sink: Sink<RecordingPart>,
+    { signal }: CallContext,
+    range: LogRange | null = null,
+  ): void {
     checked(request.selection);
     if (recents.size >= recentsMax)
       throw new RpcError(Status.RESOURCE_EXHAUSTED, `this manager already sends recordings to ${recentsMax} clients`);
     if (signal.aborted) return;
-    const reader = new RecentCall(env, readings, { id: newId(sources.ids), request, sink });
+    const reader = new RecentCall(env, readings, { id: newId(sources.ids), request, sink, range });
     recents.set(reader, sink);
     const over = (): void => {
       reader.stop();
@@ -118,8 +124,8 @@ export function createInspection(
   return {
     handlers: {
       Watch: watch,
-      Recent: recent,
-      Record: (request, sink, call) => recent(request, sealing(env, request, sink, signer), call),
+      Recent: (request, sink, call) => recent(request, sink, call),
+      Record: (request, sink, call) => recent(request, sealing(env, request, sink, signer), call, logRange),
     },
     stop() {
       for (const [id, { sink }] of calls) {

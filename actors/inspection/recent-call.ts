@@ -2,7 +2,7 @@
  * One call of Recent, on the manager that the client called: reads the recordings of the chosen processes one after the other, each
  * batch when the client has read the one before.
  *
- * RC1: the last part names each process that could not be read to its end, with the reason.
+ * RC1: the last part names each process that could not be read to its end, with the reason, and what is missing of the range of the log.
  */
 import { managerProcess } from "../../machines/inspection/selection.ts";
 import {
@@ -17,6 +17,7 @@ import type { Sink } from "../../runtime/ports/rpc.ts";
 import * as subjects from "../../runtime/subjects.ts";
 import { busMessage } from "../bus-message.ts";
 import type { Environment } from "../environment.ts";
+import type { LogRangeRequest } from "../history/log-range.ts";
 import { wantedOf, type Readings } from "./readings.ts";
 
 /** Unread bytes of the client; beyond it the next batch waits. */
@@ -28,6 +29,12 @@ const answerMs = 7_000;
 /** Questions without an answer, after which the process counts as unreadable. */
 const triesMax = 3;
 
+/** Milliseconds before now from which the range of the log is recorded if no manager keeps its last minutes. */
+const defaultRangeMs = 10 * 60_000;
+
+/** Sends the range of the log. Resolves with a sentence for each part of it that is missing; never rejects. */
+export type LogRange = (request: LogRangeRequest, sink: Sink<RecordingPart>) => Promise<readonly string[]>;
+
 export class RecentCall {
   readonly #env: Environment;
   readonly #readings: Readings;
@@ -35,8 +42,11 @@ export class RecentCall {
   readonly #request: RecentActorsRequest;
   readonly #sink: Sink<RecordingPart>;
   readonly #missing: string[] = [];
+  readonly #range: LogRange | null;
+  readonly #stopping = new AbortController();
+  /** When the oldest part was recorded, by the managers' clocks; an agent may say anything. */
+  #oldestMs = Number.POSITIVE_INFINITY;
   #parts = 0;
-  #isStopped = false;
 
   constructor(
     env: Environment,
@@ -45,13 +55,25 @@ export class RecentCall {
       id,
       request,
       sink,
-    }: { readonly id: string; readonly request: RecentActorsRequest; readonly sink: Sink<RecordingPart> },
+      range = null,
+    }: {
+      readonly id: string;
+      readonly request: RecentActorsRequest;
+      readonly sink: Sink<RecordingPart>;
+      /** Null: without the range of the log. */
+      readonly range?: LogRange | null;
+    },
   ) {
     this.#env = env;
     this.#readings = readings;
     this.#id = id;
     this.#request = request;
     this.#sink = sink;
+    this.#range = range;
+  }
+
+  get #isStopped(): boolean {
+    return this.#stopping.signal.aborted;
   }
 
   /** Resolves when everything was read. */
@@ -70,6 +92,7 @@ export class RecentCall {
       }
     }
     for (const process of selection.processes) this.#miss(process, unreached, selection, seen);
+    if (this.#range !== null && !this.#isStopped) await this.#readRange(this.#range);
     if (this.#isStopped) return;
     this.#sink.write(
       RecordingPart.create({ end: RecordingEnd.create({ parts: this.#parts, missing: this.#missing }) }),
@@ -78,7 +101,7 @@ export class RecentCall {
   }
 
   stop(): void {
-    this.#isStopped = true;
+    this.#stopping.abort();
   }
 
   /** RC1 */
@@ -92,11 +115,22 @@ export class RecentCall {
     for (let number = 1; !this.#isStopped; number += 1) {
       const { ended, failed, parts } = await this.#ask(managerId, process, number);
       for (const part of parts) this.#sink.write(part);
+      if (process === managerProcess(managerId))
+        for (const { feed } of parts) if (feed !== null) this.#oldestMs = Math.min(this.#oldestMs, feed.atMs);
       this.#parts += parts.length;
       if (failed !== "") this.#missing.push(`${process}: ${failed}`);
       if (ended || failed !== "") return;
       await this.#room();
     }
+  }
+
+  /** From the requested time, or the oldest part. */
+  async #readRange(range: LogRange): Promise<void> {
+    const { sinceMs } = this.#request;
+    const nowMs = this.#env.clock.now();
+    const oldestMs = Number.isFinite(this.#oldestMs) ? this.#oldestMs : nowMs - defaultRangeMs;
+    const fromMs = sinceMs === 0 ? oldestMs : nowMs - sinceMs;
+    this.#missing.push(...(await range({ fromMs, signal: this.#stopping.signal }, this.#sink)));
   }
 
   async #ask(managerId: string, process: string, number: number): Promise<RecentReply> {

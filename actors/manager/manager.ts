@@ -351,7 +351,9 @@ export function startManager(parts: ManagerParts): Manager {
   });
   const { ring, signer } = parts.recording ?? { ring: null, signer: () => null };
   const kept = ring === null ? null : keptRecording(ring, clock);
-  const inspection = createInspection(environment, feed, nodeCalls, kept, signer);
+  const inspection = createInspection(environment, feed, nodeCalls, kept, signer, (request, sink) =>
+    history.recordRange(request, sink),
+  );
   if (ring !== null) feed.listen(ActorSelection.create(), ring);
   const watch = createWatch(environment, { log, blobs }, parts.watch);
   const ca = createCa(environment, authority, {

@@ -1,8 +1,15 @@
 /** The page's calls, answered from a recording instead of a cluster. */
 import { timelineServices } from "../../edges/ui/timeline-services.ts";
 import { onlyLocal, type CallMethod, type UiBackend } from "../../edges/ui/backend.ts";
-import { InspectionService, TimelineAtRequest, type ActorFeed } from "../../proto/gen/messages.ts";
+import {
+  InspectionService,
+  LogsService,
+  TaskAccessService,
+  TimelineAtRequest,
+  type ActorFeed,
+} from "../../proto/gen/messages.ts";
 import type { OpenedRecording } from "../../runtime/recording/opened.ts";
+import { recordedCluster } from "./recorded-cluster.ts";
 import { actorsAt } from "../../runtime/recording/timeline.ts";
 import { RpcError, Status } from "../../runtime/ports/rpc.ts";
 
@@ -24,14 +31,30 @@ function watch({ index }: OpenedRecording): CallMethod {
   };
 }
 
+const refuse =
+  (sentence: string): CallMethod =>
+  () =>
+    Promise.reject(new RpcError(Status.FAILED_PRECONDITION, sentence));
+
 export function recordedBackend(recording: OpenedRecording): UiBackend {
-  const local = onlyLocal(new Map([...timelineServices(recording.index), [Watch.path, watch(recording)]]));
+  const local = onlyLocal(
+    new Map([
+      ...timelineServices(recording.index),
+      ...recordedCluster(recording),
+      [Watch.path, watch(recording)],
+      [LogsService.methods.SubscribeLogs.path, refuse("a recording does not have the output of tasks")],
+      [TaskAccessService.methods.Call.path, refuse("no task runs in a recording")],
+    ]),
+  );
   return {
     call: (method, ...rest) =>
       local.call(method, ...rest).catch((error: unknown) => {
         if (!(error instanceof RpcError) || error.code !== Status.UNIMPLEMENTED) throw error;
         const name = method.split("/").at(-1) ?? method;
-        throw new RpcError(Status.FAILED_PRECONDITION, `cannot call ${name}: this is a recording, not a cluster`);
+        throw new RpcError(
+          Status.FAILED_PRECONDITION,
+          `cannot call ${name}: this is a recording, which cannot be changed`,
+        );
       }),
   };
 }

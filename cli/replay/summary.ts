@@ -23,7 +23,7 @@ const counted = (count: number, noun: string): string =>
 export function describeRecording({
   head,
   index,
-  transactions,
+  objects,
   lines,
   spans,
   missing,
@@ -32,7 +32,6 @@ export function describeRecording({
 }: OpenedRecording): readonly string[] {
   const { fromMs, toMs } = index;
   const minutes = ((toMs - fromMs) / 60_000).toFixed(1);
-  const changes = transactions.filter(({ base }) => !base).length;
   return [
     sealSentence(seal),
     ...(fault === null || seal.kind === "broken" ? [] : [fault.message]),
@@ -40,10 +39,11 @@ export function describeRecording({
     [
       `${index.processes.length} ${index.processes.length === 1 ? "process" : "processes"}`,
       counted(index.stepsTotal, "step"),
-      counted(changes, "transaction"),
+      counted(objects?.transactions ?? 0, "transaction"),
       counted(lines.length, "log line"),
       counted(spans, "span"),
     ].join(", "),
+    ...(objects === null ? ["no cluster objects"] : []),
     ...missing.map((each) => `missing: ${each}`),
     ...(head.version === "" ? [] : [`made by Muster ${head.version}`]),
   ].map(printable);

@@ -25,6 +25,16 @@ export const recordingBytesMax = 1024 * 1024 * 1024;
 /** Memory that the reader needs for a part besides its bytes, which count towards `recordingBytesMax`: its objects and table entries. */
 export const partOverheadBytes = 256;
 
+/**
+ * Bytes of the range of the log: the state that it begins with and the records after it, with `objectOverheadBytes` for each object,
+ * record and change. 100,000 records with three changes each have a fourth of it. The range ends there.
+ */
+export const rangeBytesMax = 512 * 1024 * 1024;
+/** Memory that the reader needs for an object or a change besides its bytes. */
+export const objectOverheadBytes = 256;
+/** Bytes of a piece of the state that the range begins with. */
+export const basePieceBytes = 1024 * 1024;
+
 /** Decompressed at once: each piece is a turn of the event loop, of which the default of 16 KiB would need many. */
 const pieceBytes = 1024 * 1024;
 
@@ -45,7 +55,7 @@ export class RecordingError extends Error {
   }
 }
 
-const mebibytes = (bytes: number): string => `${Math.round(bytes / 2 ** 20)} MiB`;
+export const mebibytes = (bytes: number): string => `${Math.round(bytes / 2 ** 20)} MiB`;
 
 /** The bytes of a recording with these encoded parts, which must be in order and end with `end`. */
 export async function* recordingFile(parts: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {

@@ -11,6 +11,7 @@ import {
   RecordingHead,
 } from "../../proto/gen/messages.ts";
 import { partsOfFile, RecordingError, recordingBytesMax, type ReadLimits } from "./format.ts";
+import { RecordedObjects } from "./recorded-objects.ts";
 import { Seal, type SealCheck } from "./seal.ts";
 import { everyTime, TimelineIndex } from "./timeline-index.ts";
 
@@ -26,15 +27,15 @@ const clockMarginMs = 60_000;
 export interface OpenedRecording {
   readonly head: RecordingHead;
   readonly index: TimelineIndex;
-  /** In the order of versions; the first ones have the base state. */
-  readonly transactions: readonly RecordedTransaction[];
+  /** The cluster's objects; null: the recording has none. */
+  readonly objects: RecordedObjects | null;
   /** In the order of their times. */
   readonly lines: readonly RecordedLine[];
   /** Number of spans. */
   readonly spans: number;
   readonly missing: readonly string[];
   readonly seal: SealCheck;
-  /** Why the rest could not be read, if it was opened all the same; null: it is whole. */
+  /** Why the rest, or the rest of the range of the log, could not be read, if it was opened all the same; null: it is whole. */
   readonly fault: RecordingError | null;
 }
 
@@ -134,6 +135,8 @@ export async function openRecording(
   const seal: SealCheck =
     end === null ? { kind: "broken", failed: fault?.message ?? "its end is missing" } : parts.seal.check(end, head);
   if (seal.kind === "broken" && !isForced) throw new RecordingError("damaged", `its seal is broken: ${seal.failed}`);
+  const { objects, fault: rangeFault } = RecordedObjects.open(transactions);
+  if (rangeFault !== null && !isForced) throw rangeFault;
   const times = { ...everyTime, toMs: head.toMs + clockMarginMs };
   const index = new TimelineIndex({ bytesMax: recordingBytesMax, holdMs, isRecording: true, bounds: () => times });
   for (const { bytes } of parts.feeds.sort((a, b) => a.atMs - b.atMs)) index.appendEncoded(bytes);
@@ -142,11 +145,11 @@ export async function openRecording(
   return {
     head,
     index,
-    transactions,
+    objects,
     lines: lines.toSorted((a, b) => a.atMs - b.atMs),
     spans: spans.length,
     missing: end?.missing ?? [],
     seal,
-    fault,
+    fault: fault ?? rangeFault,
   };
 }

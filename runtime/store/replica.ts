@@ -287,6 +287,19 @@ export class Replica implements Store {
     lastOf(this.loadingSteps(bytes));
   }
 
+  /** Becomes a replica at the captured version, with the same objects: for a new one, which nobody watches yet. */
+  restore({ version, recordSequence, checksum, epoch, time, tables, receipts }: Capture): void {
+    for (const { table, objects } of tables)
+      for (const object of objects) this.#state.put(table, object as Tables[typeof table], undefined);
+    for (const { proposalId, version: at, skipped } of receipts)
+      this.#receipts.add(proposalId, { version: at, skipped });
+    this.#version = version;
+    this.#recordSequence = recordSequence;
+    this.#checksum = checksum;
+    this.#epoch = epoch;
+    this.#time = time;
+  }
+
   /** Like `load`, in steps of a few milliseconds: for a replica that is neither read nor applied to before the last step. */
   *loadingSteps(bytes: Uint8Array): Generator<void, void> {
     const loaded = yield* decodingSteps(bytes);
