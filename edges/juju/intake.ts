@@ -9,12 +9,11 @@ import type { Duplex } from "node:stream";
 import type { WebSocket } from "ws";
 import type { Admission } from "../grpc/admission/admission.ts";
 import type { ByteHolder } from "../grpc/admission/byte-budget.ts";
+import { UnfinishedMessage } from "./unfinished-message.ts";
 import { largeMessageBytes, loginMessageBytesMax, tooLargeCode } from "./wire/limits.ts";
 
 /** A frame's header with its mask, rounded up. */
 const headerBytesMax = 14;
-/** Header of a control frame, which is short. */
-const controlHeaderBytes = 6;
 /** Before login, each byte counts this many times: a message may come in fragments of one byte, each of which costs its header
  *  and about 150 bytes of memory. */
 const strangersFactor = 8;
@@ -26,8 +25,7 @@ export class Intake implements ByteHolder {
   readonly #socket: Duplex;
   readonly #admission: Admission;
   readonly #address: string;
-  /** Bytes since the last complete message. */
-  #unfinished = 0;
+  readonly #unfinished: UnfinishedMessage;
   #messages = 0;
   #checked = -1;
   #isKnown = false;
@@ -40,16 +38,13 @@ export class Intake implements ByteHolder {
     this.#socket = socket;
     this.#admission = admission;
     this.#address = address;
-    // Before the library's own listener, so that bytes are counted before it emits messages.
-    socket.prependListener("data", (chunk: Buffer) => this.#onBytes(chunk.length));
-    websocket.on("ping", (data) => this.#onControl(data.length));
-    websocket.on("pong", (data) => this.#onControl(data.length));
+    this.#unfinished = new UnfinishedMessage(websocket, socket, () => this.#onBytes());
     socket.once("close", () => this.#close());
   }
 
   /** Runs `take` on a complete message and counts its time. */
   onMessage(bytes: number, take: () => void): void {
-    this.#unfinished = 0;
+    this.#unfinished.completed();
     this.#messages += 1;
     this.#account();
     if (this.#isOver) return;
@@ -70,8 +65,8 @@ export class Intake implements ByteHolder {
 
   /** I2. Whether, since the previous call, a message was in progress and none was completed. */
   isStalled(): boolean {
-    const isStalled = this.#unfinished > 0 && this.#checked === this.#messages;
-    this.#checked = this.#unfinished > 0 ? this.#messages : -1;
+    const isStalled = this.#unfinished.bytes > 0 && this.#checked === this.#messages;
+    this.#checked = this.#unfinished.bytes > 0 ? this.#messages : -1;
     return isStalled;
   }
 
@@ -108,14 +103,8 @@ export class Intake implements ByteHolder {
     else this.#websocket.resume();
   }
 
-  #onControl(payloadBytes: number): void {
-    this.#unfinished = Math.max(0, this.#unfinished - payloadBytes - controlHeaderBytes);
-    this.#account();
-  }
-
-  #onBytes(bytes: number): void {
-    this.#unfinished += bytes;
-    if (!this.#isKnown && !this.#isOver && this.#unfinished > loginMessageBytesMax + headerBytesMax) {
+  #onBytes(): void {
+    if (!this.#isKnown && !this.#isOver && this.#unfinished.bytes > loginMessageBytesMax + headerBytesMax) {
       this.#isOver = true;
       this.#admission.refusals.count("json", "login-bytes", this.#address);
       this.#websocket.close(tooLargeCode, "a message before login is too large");
@@ -129,8 +118,8 @@ export class Intake implements ByteHolder {
   #account(): void {
     const { anonymousBytes, knownBytes } = this.#admission;
     if (this.#socket.destroyed) return;
-    if (this.#isKnown) knownBytes.set(this, this.#unfinished);
-    else anonymousBytes.set(this, strangersFactor * this.#unfinished);
+    if (this.#isKnown) knownBytes.set(this, this.#unfinished.bytes);
+    else anonymousBytes.set(this, strangersFactor * this.#unfinished.bytes);
   }
 
   #close(): void {

@@ -6,6 +6,8 @@ import type { UiSession } from "./backend.ts";
 
 /** A browser with a valid cookie. */
 export interface Visitor {
+  /** Whose pages are counted together. */
+  readonly user: string;
   /** `address`: IP address of the browser. Rejects with an Error whose message the page shows. */
   open(address: string): Promise<UiSession>;
   /** Calls back once, when the cookie is not valid any more because of a logout. */

@@ -11,6 +11,12 @@ export const loopbackConnectionsMax = 512;
  *  Beyond: 503. The pages of one user count among the user's connections (`../grpc/admission/limits.ts`). */
 export const managerSocketsMax = 1_024;
 
+/** The same of one user: a person's windows. Half of `userConnectionsMax`, so that as many are left for commands. Beyond: 503. */
+export const managerUserSocketsMax = 32;
+/** Bytes that all pages of the process hold: unfinished messages, requests of calls in progress and unsent answers. Beyond: the
+ *  connection of the page that holds the most is closed; the page connects again. Four pages may have the longest answer at once. */
+export const pagesBytesMax = 256 * mib;
+
 /** Calls in progress of one page; it makes some ten. Beyond: the call ends with RESOURCE_EXHAUSTED. */
 export const callsMax = 64;
 /** Maximum size of a message from the page: the largest gRPC request (4 MiB) and its envelope. Beyond: the connection ends
@@ -26,14 +32,17 @@ export const resumingBytes = 256 * kib;
 /** Unsent bytes with which another message of a call that does not wait ends it, with RESOURCE_EXHAUSTED: one answer may have
  *  64 MiB (a list of a large cluster). */
 export const unsentBytesMax = 64 * mib;
-/** Interval of pings. A page that has read nothing, or sent no pong, between two of them is cut off: browsers answer in the
- *  background, also when a page's script is busy. */
+/** Interval of checks. Between two of them a page must take some bytes of what is unsent, at least `pieceBytesMax` of
+ *  `../juju/pieces.ts`; if nothing is, it gets a ping and must send a pong: browsers do so in the background, also when a page's
+ *  script is busy. Otherwise it is cut off. */
 export const checkMs = 15_000;
 
 /** Time to send a request's headers, and for the WebSocket's handshake. Beyond: the connection is closed. */
 export const headersTimeoutMs = 10_000;
 /** Time of an idle connection between requests. */
 export const idleTimeoutMs = 5_000;
+/** Time for a page to answer a close frame. Beyond: the connection is closed. */
+export const closeTimeoutMs = 5_000;
 /** Time for pages to receive the close frame when the server stops. */
 export const closeGraceMs = 1_000;
 

@@ -73,6 +73,7 @@ export class LoginDoor implements Door {
     const user = this.#userOf(secret);
     if (user === null) return null;
     return {
+      user: user.name,
       open: async (address) => {
         // The login may have ended since the request.
         const now = this.#userOf(secret);

@@ -50,6 +50,7 @@ export async function listenLoopback({ port, command, open, log, limits }: Loopb
     files,
     log,
     socketsMax: loopbackSocketsMax,
+    userSocketsMax: loopbackSocketsMax,
     ...(limits === undefined ? {} : { limits }),
   });
   return {

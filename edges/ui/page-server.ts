@@ -6,8 +6,9 @@
  */
 import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
-import { WebSocketServer, type WebSocket } from "ws";
+import { WebSocketServer, type ServerOptions, type WebSocket } from "ws";
 import type { Logger } from "../../runtime/ports/index.ts";
+import { ByteBudget } from "../grpc/admission/byte-budget.ts";
 import { plainPage, refusedUpgrade, send, sentencePage, type Answer } from "./answers.ts";
 import type { Door, Visitor } from "./door.ts";
 import type { PageFiles } from "./files.ts";
@@ -20,11 +21,22 @@ export interface PageServerOptions {
   readonly log: Logger;
   /** Pages at once. */
   readonly socketsMax: number;
+  /** Pages of one user at once. */
+  readonly userSocketsMax: number;
   readonly limits?: PageLimits;
   /** The number of open pages has changed. */
   readonly onPages?: (pages: number) => void;
+  /** A page was refused or ended at a limit. */
+  readonly onLimit?: (limit: "known-limit" | "known-bytes", address: string) => void;
   /** A connection has opened a page, and now counts as one of a user. */
   readonly onWelcome?: (socket: Duplex) => void;
+}
+
+interface Page {
+  readonly socket: Duplex;
+  readonly address: string;
+  /** Null while it is being opened. */
+  opened: PageSocket | null;
 }
 
 const socketPath = "/ws";
@@ -40,19 +52,26 @@ const addressOf = ({ socket }: IncomingMessage): string =>
 export class PageServer {
   readonly #options: PageServerOptions;
   readonly #limits: PageLimits;
-  readonly #websockets = new WebSocketServer({
-    noServer: true,
-    maxPayload: defaults.messageBytesMax,
-    perMessageDeflate: false,
-    clientTracking: false,
-  });
-  /** Null while it is being opened. */
-  readonly #pages = new Map<WebSocket, PageSocket | null>();
+  readonly #websockets: WebSocketServer;
+  readonly #pages = new Map<WebSocket, Page>();
+  /** Pages of each user. */
+  readonly #users = new Map<string, number>();
+  readonly #bytes: ByteBudget;
   #isClosing = false;
 
   constructor(server: Pick<Server, "on">, options: PageServerOptions) {
     this.#options = options;
     this.#limits = options.limits ?? defaults;
+    this.#bytes = new ByteBudget(this.#limits.pagesBytesMax);
+    // The library's types do not have `closeTimeout` yet.
+    const settings: ServerOptions & { readonly closeTimeout: number } = {
+      noServer: true,
+      maxPayload: defaults.messageBytesMax,
+      perMessageDeflate: false,
+      clientTracking: false,
+      closeTimeout: this.#limits.closeTimeoutMs,
+    };
+    this.#websockets = new WebSocketServer(settings);
     server.on("clientError", (_error, socket) => socket.destroy());
     server.on(
       "request",
@@ -80,9 +99,9 @@ export class PageServer {
       this.#pages.keys(),
       (websocket) => new Promise<void>((resolve) => websocket.once("close", () => resolve())),
     );
-    for (const [websocket, page] of this.#pages)
-      if (page === null) websocket.terminate();
-      else page.leave();
+    for (const [websocket, { opened }] of this.#pages)
+      if (opened === null) websocket.terminate();
+      else opened.leave();
     let timer: NodeJS.Timeout | undefined;
     const patience = new Promise<void>((resolve) => (timer = setTimeout(resolve, defaults.closeGraceMs)));
     await Promise.race([Promise.all(ended), patience]);
@@ -121,7 +140,7 @@ export class PageServer {
   }
 
   #refusalOf(request: IncomingMessage): readonly [number, string] | Visitor {
-    const { door, socketsMax } = this.#options;
+    const { door, socketsMax, userSocketsMax } = this.#options;
     const { host = "", origin } = request.headers;
     const own = door.originOf(host);
     if (own === null) return [421, door.wrongHost];
@@ -131,7 +150,11 @@ export class PageServer {
     const visitor = door.visitorOf(request);
     if (visitor === null) return [401, "This page's session has ended."];
     if (this.#isClosing) return [503, "The server of the page is stopping."];
-    if (this.#pages.size >= socketsMax) return [503, `${socketsMax} pages are open already: close some of them.`];
+    const isFull = this.#pages.size >= socketsMax;
+    const isUserFull = (this.#users.get(visitor.user) ?? 0) >= userSocketsMax;
+    if (isFull || isUserFull) this.#options.onLimit?.("known-limit", addressOf(request));
+    if (isFull) return [503, `${socketsMax} pages are open already: close some of them.`];
+    if (isUserFull) return [503, `${userSocketsMax} pages of this user are open already: close some of them.`];
     return visitor;
   }
 
@@ -148,19 +171,29 @@ export class PageServer {
     this.#websockets.handleUpgrade(request, socket, head, (websocket) => {
       websocket.on("error", () => undefined);
       websocket.pause();
-      this.#pages.set(websocket, null);
-      this.#options.onPages?.(this.#pages.size);
-      const leaving = visitor.onLeft?.(() => this.#pages.get(websocket)?.end("logged out"));
+      const page: Page = { socket, address: addressOf(request), opened: null };
+      this.#pages.set(websocket, page);
+      this.#count(visitor.user, 1);
+      const leaving = visitor.onLeft?.(() => page.opened?.end("logged out"));
       websocket.once("close", () => {
         leaving?.unsubscribe();
         this.#pages.delete(websocket);
-        this.#options.onPages?.(this.#pages.size);
+        this.#count(visitor.user, -1);
       });
-      void this.#open(websocket, visitor, addressOf(request));
+      void this.#open(websocket, visitor, page);
     });
   }
 
-  async #open(websocket: WebSocket, visitor: Visitor, address: string): Promise<void> {
+  #count(user: string, change: 1 | -1): void {
+    const pages = (this.#users.get(user) ?? 0) + change;
+    if (pages === 0) this.#users.delete(user);
+    else this.#users.set(user, pages);
+    this.#options.onPages?.(this.#pages.size);
+  }
+
+  async #open(websocket: WebSocket, visitor: Visitor, page: Page): Promise<void> {
+    const { socket, address } = page;
+    const { log, onLimit } = this.#options;
     let session;
     try {
       session = await visitor.open(address);
@@ -170,6 +203,12 @@ export class PageServer {
       return;
     }
     if (!this.#pages.has(websocket) || websocket.readyState !== websocket.OPEN) return session.backend.close?.();
-    this.#pages.set(websocket, new PageSocket(websocket, session, this.#options.log, this.#limits));
+    page.opened = new PageSocket(websocket, session, {
+      socket,
+      log,
+      bytes: this.#bytes,
+      limits: this.#limits,
+      onRelieved: () => onLimit?.("known-bytes", address),
+    });
   }
 }

@@ -3,19 +3,33 @@
  *
  * PS1: each call ends with exactly one last message, unless the page has cancelled it or the connection ends.
  * PS2: unread messages of a page are bounded, and stop only its own calls.
+ * PS3: what all pages hold together is bounded: the page that holds the most ends.
+ * PS4: a page that takes some bytes of a long answer between two checks stays.
  */
 import { randomBytes } from "node:crypto";
+import type { Duplex } from "node:stream";
 import type { WebSocket } from "ws";
 import { UiHello, UiRequest, UiResponse } from "../../proto/gen/messages.ts";
 import { decodedOrNull } from "../../proto/codec.ts";
 import type { Logger } from "../../runtime/ports/index.ts";
 import { RpcError, Status } from "../../runtime/ports/rpc.ts";
+import type { ByteBudget, ByteHolder } from "../grpc/admission/byte-budget.ts";
+import { writeInPieces } from "../juju/pieces.ts";
+import { UnfinishedMessage } from "../juju/unfinished-message.ts";
 import type { UiSession, UiSink } from "./backend.ts";
 import * as defaults from "./limits.ts";
 
 export type PageLimits = {
   readonly [
-    Name in "callsMax" | "requestBytesMax" | "waitingBytesMax" | "resumingBytes" | "unsentBytesMax" | "checkMs"
+    Name in
+      | "callsMax"
+      | "requestBytesMax"
+      | "waitingBytesMax"
+      | "resumingBytes"
+      | "unsentBytesMax"
+      | "checkMs"
+      | "pagesBytesMax"
+      | "closeTimeoutMs"
   ]: number;
 };
 
@@ -40,28 +54,46 @@ interface Call {
   readonly requestBytes: number;
 }
 
-export class PageSocket {
+interface PageParts {
+  readonly socket: Duplex;
+  readonly log: Logger;
+  /** Bytes that all pages of the process hold. */
+  readonly bytes: ByteBudget;
+  readonly limits?: PageLimits;
+  /** PS3 */
+  onRelieved?(): void;
+}
+
+export class PageSocket implements ByteHolder {
   readonly #websocket: WebSocket;
   readonly #session: UiSession;
-  readonly #log: Logger;
+  readonly #parts: PageParts;
   readonly #limits: PageLimits;
+  readonly #pieces: ReturnType<typeof writeInPieces>;
+  readonly #unfinished: UnfinishedMessage;
   readonly #calls = new Map<number, Call>();
   readonly #checks: NodeJS.Timeout;
   #requestBytes = 0;
+  /** Bytes of messages that have not wholly left. */
   #unsentBytes = 0;
-  #sentMessages = 0;
-  /** `#sentMessages` at the last check. */
-  #checkedMessages = 0;
+  /** Bytes of messages that have wholly left. */
+  #sentBytes = 0;
+  /** Bytes that had left at the last check. */
+  #checkedBytes = 0;
   #wasUnsent = false;
   #isHeard = true;
+  #isOver = false;
   #room: PromiseWithResolvers<void> | null = null;
 
   /** The WebSocket is open, and paused until now. */
-  constructor(websocket: WebSocket, session: UiSession, log: Logger, limits: PageLimits = defaults) {
+  constructor(websocket: WebSocket, session: UiSession, parts: PageParts) {
     this.#websocket = websocket;
     this.#session = session;
-    this.#log = log;
+    this.#parts = parts;
+    const { socket, limits = defaults } = parts;
     this.#limits = limits;
+    this.#pieces = writeInPieces(socket);
+    this.#unfinished = new UnfinishedMessage(websocket, socket, () => this.#account());
     websocket.on("message", (data, isBinary) => this.#onMessage(data as Buffer, isBinary));
     websocket.on("pong", () => (this.#isHeard = true));
     // The library sends the right close code, and `close` follows.
@@ -87,12 +119,23 @@ export class PageSocket {
     this.#websocket.close(close.goingAway, "the server of the page is stopping");
   }
 
-  terminate(): void {
+  /** PS3 */
+  relieve(): void {
+    this.#isOver = true;
+    this.#parts.onRelieved?.();
     this.#websocket.terminate();
+  }
+
+  #account(): void {
+    if (this.#isOver) return;
+    const unsent = this.#unsentBytes - this.#pieces.takenBytes;
+    this.#parts.bytes.set(this, this.#unfinished.bytes + this.#requestBytes + Math.max(0, unsent));
   }
 
   #onClose(): void {
     clearInterval(this.#checks);
+    this.#isOver = true;
+    this.#parts.bytes.set(this, 0);
     for (const { controller } of this.#calls.values()) controller.abort();
     this.#calls.clear();
     this.#room?.resolve();
@@ -101,6 +144,8 @@ export class PageSocket {
 
   #onMessage(data: Buffer, isBinary: boolean): void {
     this.#isHeard = true;
+    this.#unfinished.completed();
+    this.#account();
     if (this.#websocket.readyState !== this.#websocket.OPEN) return;
     if (!isBinary) return this.#websocket.close(close.notBinary, "messages of this connection are binary");
     const request = decodedOrNull(UiRequest, data);
@@ -132,6 +177,7 @@ export class PageSocket {
       );
     this.#calls.set(id, call);
     this.#requestBytes += message.length;
+    this.#account();
     const traceId = randomBytes(16).toString("hex");
     const traceparent = `00-${traceId}-${randomBytes(8).toString("hex")}-01`;
     let shownTraceId = traceId;
@@ -152,7 +198,7 @@ export class PageSocket {
       () => this.#finish(id, call, Status.OK, "", shownTraceId),
       (error: unknown) => {
         if (error instanceof RpcError) return this.#finish(id, call, error.code, error.message, shownTraceId);
-        this.#log.error({ method, err: error }, "a call of the web interface failed");
+        this.#parts.log.error({ method, err: error }, "a call of the web interface failed");
         this.#finish(id, call, Status.INTERNAL, "internal error", shownTraceId);
       },
     );
@@ -172,6 +218,7 @@ export class PageSocket {
   #drop(id: number, { requestBytes }: Call): void {
     this.#calls.delete(id);
     this.#requestBytes -= requestBytes;
+    this.#account();
   }
 
   #send(response: UiResponse): void {
@@ -181,12 +228,14 @@ export class PageSocket {
     this.#unsentBytes += bytes.length;
     websocket.send(bytes, () => {
       this.#unsentBytes -= bytes.length;
-      this.#sentMessages += 1;
+      this.#sentBytes += bytes.length;
+      this.#account();
       if (this.#room === null || this.#unsentBytes > this.#limits.resumingBytes) return;
       const { resolve } = this.#room;
       this.#room = null;
       resolve();
     });
+    this.#account();
   }
 
   /** PS2 */
@@ -197,10 +246,14 @@ export class PageSocket {
   }
 
   #check(): void {
-    const isStuck = this.#wasUnsent && this.#checkedMessages === this.#sentMessages;
-    if (isStuck || !this.#isHeard) return this.#websocket.terminate();
+    const left = this.#sentBytes + this.#pieces.takenBytes;
+    const isAlive = this.#wasUnsent ? left !== this.#checkedBytes : this.#isHeard;
+    if (!isAlive) return this.#websocket.terminate();
+    this.#checkedBytes = left;
+    this.#account();
     this.#wasUnsent = this.#unsentBytes > 0;
-    this.#checkedMessages = this.#sentMessages;
+    // Behind a long answer, a ping would arrive after minutes.
+    if (this.#wasUnsent) return;
     this.#isHeard = false;
     this.#websocket.ping();
   }

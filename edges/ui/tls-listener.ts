@@ -15,7 +15,7 @@ import { ListenError } from "../grpc/listener.ts";
 import { secureContext, type JsonCredentials } from "../juju/secure-context.ts";
 import type { Door } from "./door.ts";
 import { PageFiles } from "./files.ts";
-import { headersTimeoutMs, idleTimeoutMs, managerSocketsMax } from "./limits.ts";
+import { headersTimeoutMs, idleTimeoutMs, managerSocketsMax, managerUserSocketsMax } from "./limits.ts";
 import { PageServer } from "./page-server.ts";
 
 interface PageListenerOptions {
@@ -81,6 +81,8 @@ export async function listenPages(options: PageListenerOptions): Promise<PageLis
     files,
     log: telemetry.log,
     socketsMax: managerSocketsMax,
+    userSocketsMax: managerUserSocketsMax,
+    onLimit: (limit, address) => refusals.count("ui", limit, address),
     onPages: (count) => open.set(count),
     onWelcome: welcome,
   });

@@ -76,7 +76,7 @@ export class TokenDoor implements Door {
 
   visitorOf(request: IncomingMessage): Visitor | null {
     const isKnown = this.#isUsed && areEqual(cookieOf(request, cookieName), this.#secret);
-    return isKnown ? { open: this.#options.open } : null;
+    return isKnown ? { user: "", open: this.#options.open } : null;
   }
 
   refusal(request: IncomingMessage): Answer {

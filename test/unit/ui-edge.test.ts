@@ -1,10 +1,11 @@
 // The server of the web interface on loopback, with a backend that the test makes up: who is let in, and the limits of a page.
 import test, { type ExecutionContext } from "ava";
 import { contentPolicy } from "../../edges/ui/answers.ts";
-import type { CallMethod, UiBackend } from "../../edges/ui/backend.ts";
+import type { CallMethod, UiBackend, UiSession } from "../../edges/ui/backend.ts";
 import * as limits from "../../edges/ui/limits.ts";
 import { listenLoopback, type LoopbackServer } from "../../edges/ui/loopback.ts";
 import type { PageLimits } from "../../edges/ui/page-socket.ts";
+import { until } from "../fixtures/until.ts";
 import { UiHello } from "../../proto/gen/messages.ts";
 import { RpcError, Status } from "../../runtime/ports/rpc.ts";
 import { connectPage, cookieIn, fetched, quietLog, type PageClient } from "../support/page-client.ts";
@@ -33,7 +34,7 @@ async function scene(
     readonly call?: CallMethod;
     readonly backend?: Partial<UiBackend>;
     readonly changed?: Partial<PageLimits>;
-    readonly open?: () => Promise<never>;
+    readonly open?: () => Promise<UiSession>;
   } = {},
 ): Promise<Scene> {
   const hello = UiHello.create({ version: "1.2.3", role: "operator", user: "ada", cluster: "test" });
@@ -352,6 +353,100 @@ test("a backend that does not wait is cut off, and a page that never reads is gi
   await aborted.promise;
   await closing.promise;
   t.pass();
+});
+
+test("PS4: a page that slowly takes one large message stays, and is given up when it stops", async (t) => {
+  const checkMs = 400;
+  const closing = Promise.withResolvers<void>();
+  const { page } = await scene(t, {
+    call(_method, _request, sink) {
+      void sink.write(new Uint8Array(48 * 1024 * 1024));
+      return Promise.resolve();
+    },
+    backend: { close: () => closing.resolve() },
+    changed: { checkMs },
+  });
+  const slow = await page();
+  slow.socket.pause();
+  const begun = performance.now();
+  slow.send({ call: 1, method: "/x" });
+  // At most 2 MiB each time, which is what Node reads at once.
+  const reading = setInterval(() => {
+    slow.socket.resume();
+    setImmediate(() => slow.socket.pause());
+  }, checkMs / 4);
+  t.teardown(() => clearInterval(reading));
+  const { message } = await Promise.race([
+    slow.until(({ hasMessage }) => hasMessage),
+    slow.closed.then(({ code }) => Promise.reject(new Error(`closed: ${code}`))),
+  ]);
+  t.is(message.length, 48 * 1024 * 1024);
+  t.true(performance.now() - begun > 3 * checkMs, "it took several checks");
+  clearInterval(reading);
+  slow.socket.pause();
+  slow.send({ call: 2, method: "/x" });
+  await closing.promise;
+});
+
+test("PS3: all pages together hold a limited number of bytes; the one that holds the most ends", async (t) => {
+  const mib = 1024 * 1024;
+  const gone: string[] = [];
+  const hello = UiHello.create({});
+  let opened = 0;
+  const { page } = await scene(t, {
+    open: () => {
+      const name = ["reader", "first", "second"][opened++] ?? "";
+      const call: CallMethod = (method, request, sink, { signal }) => {
+        if (method === "/keep") return new Promise((resolve) => signal.addEventListener("abort", () => resolve()));
+        if (method === "/answers") for (let each = 0; each < 60; each += 1) void sink.write(new Uint8Array(mib));
+        return echo(method, request, sink, { signal, traceparent: "" });
+      };
+      return Promise.resolve({ hello, backend: { call, close: () => gone.push(name) } });
+    },
+    // A page's answers that the kernel does not take, or the requests of another, are more.
+    changed: { pagesBytesMax: 24 * mib, checkMs: 600_000 },
+  });
+  const reader = await page();
+  const first = await page();
+  first.socket.pause();
+  first.send({ call: 1, method: "/answers" });
+  await until("the page that does not read to end", () => gone.includes("first"));
+  const second = await page();
+  for (let call = 1; call <= 4; call += 1) second.send({ call, method: "/keep", message: new Uint8Array(3 * mib) });
+  for (let call = 5; call <= 9; call += 1) second.send({ call, method: "/x", message: bytes("heard") });
+  await second.until(({ call }) => call === 9);
+  t.deepEqual(gone, ["first"], "twelve of 24 MiB");
+  reader.send({ call: 1, method: "/x", message: bytes("still here") });
+  t.is((await reader.until(({ end }) => end)).status, Status.OK);
+});
+
+test("PS3: an unfinished message counts, too", async (t) => {
+  const mib = 1024 * 1024;
+  const closing = Promise.withResolvers<void>();
+  const { page } = await scene(t, {
+    backend: { close: () => closing.resolve() },
+    changed: { pagesBytesMax: 2 * mib, checkMs: 600_000 },
+  });
+  const client = await page();
+  client.socket.send(new Uint8Array(1 * mib), { fin: false, binary: true });
+  client.socket.send(new Uint8Array(2 * mib), { fin: false, binary: true });
+  await closing.promise;
+  t.is((await client.closed).code, 1006);
+});
+
+test("a page that does not answer the close frame is cut off in time", async (t) => {
+  let end: (reason: string) => void = () => undefined;
+  const closing = Promise.withResolvers<void>();
+  const { page } = await scene(t, {
+    backend: { onEnded: (listener) => (end = listener), close: () => closing.resolve() },
+    changed: { closeTimeoutMs: 100, checkMs: 600_000 },
+  });
+  const client = await page();
+  client.socket.pause();
+  const begun = performance.now();
+  end("the manager has gone");
+  await closing.promise;
+  t.true(performance.now() - begun < 25_000, "the library's own time is 30 s");
 });
 
 test("a page that sends no pong is given up; one that does stays", async (t) => {

@@ -3,7 +3,7 @@ import { connect } from "node:tls";
 import test, { type ExecutionContext } from "ava";
 import { createAdmission, type AdmissionLimits } from "../../edges/grpc/admission/admission.ts";
 import { ticketMs, Tickets } from "../../edges/juju/tickets.ts";
-import { headersTimeoutMs, sessionMs } from "../../edges/ui/limits.ts";
+import { headersTimeoutMs, managerUserSocketsMax, sessionMs } from "../../edges/ui/limits.ts";
 import { LoginDoor, type LoggedInUser } from "../../edges/ui/login-door.ts";
 import { listenPages } from "../../edges/ui/tls-listener.ts";
 import { createLocalIdentity } from "../../lib/pki/index.ts";
@@ -45,7 +45,10 @@ async function scene(
         attempts.push(attempt);
         return Promise.resolve(check(attempt));
       },
-      tickets: new Tickets({ standing: () => ({ identity: ada, mark: state.mark }) }, { monotonic: () => state.now }),
+      tickets: new Tickets(
+        { standing: (name) => ({ identity: { ...ada, ...name } as Identity, mark: state.mark }) },
+        { monotonic: () => state.now },
+      ),
       open(user) {
         opened.push(user);
         return { hello: UiHello.create({ user: user.name }), backend: { call: () => new Promise(() => undefined) } };
@@ -111,6 +114,30 @@ test("an agent's or a node's login does not count at the page", async (t) => {
   }));
   const answer = await login("name=ada&password=right");
   t.deepEqual([answer.status, cookieIn(answer)], [401, ""]);
+});
+
+test("pages of one user are limited in number, and another user still gets one", async (t) => {
+  const { base, login, gauges } = await scene(t, {}, ({ password }) =>
+    password === "right" ? { kind: "accepted", identity: ada, lastLoginMs: null } : { kind: "refused" },
+  );
+  const [hers, more] = [
+    cookieIn(await login("name=ada&password=right")),
+    cookieIn(await login("name=ada&password=right")),
+  ];
+  const his = cookieIn(await login("name=ben&password=right"));
+  const pages = await Promise.all(
+    Array.from({ length: managerUserSocketsMax }, (_, each) => connectPage(base, { cookie: each % 2 ? hers : more })),
+  );
+  await t.throwsAsync(connectPage(base, { cookie: hers }), {
+    message: /^refused: 503 32 pages of this user are open already: close some of them/,
+  });
+  const other = await connectPage(base, { cookie: his });
+  t.is((await other.hello).user, "ben");
+  pages[0]?.socket.terminate();
+  await until("it is gone", () => gauges.get("muster_ui_pages") === managerUserSocketsMax);
+  await (
+    await connectPage(base, { cookie: more })
+  ).hello;
 });
 
 test("TL1: connections without a page displace each other, and never one with a page", async (t) => {
