@@ -3,6 +3,11 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 
 /** Maximum size of a request body, beyond it 413; a name, a password and a proof take some hundred bytes. */
 const bodyBytesMax = 16 * 1024;
+/**
+ * This much of a larger body is read and not kept, so that its sender reads the answer: a connection that is closed with unread
+ * bytes is reset, and the answer with it. Beyond: it is reset.
+ */
+const discardedBytesMax = 1024 * 1024;
 
 export interface Answer {
   readonly status: number;
@@ -11,16 +16,18 @@ export interface Answer {
   readonly headers?: Readonly<Record<string, string>>;
 }
 
-/** Null if the body is too long. Rejects when the client disconnects. */
+/** Null if the body is too long; the connection must then be closed. Rejects when the client disconnects. */
 export async function bodyOf(request: IncomingMessage): Promise<string | null> {
   const chunks: Buffer[] = [];
   let size = 0;
-  for await (const chunk of request as AsyncIterable<Buffer>) {
+  // The connection outlives the iteration, for the answer.
+  for await (const chunk of request.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>) {
     size += chunk.length;
-    if (size > bodyBytesMax) return null;
-    chunks.push(chunk);
+    if (size > discardedBytesMax) break;
+    if (size <= bodyBytesMax) chunks.push(chunk);
+    else chunks.length = 0;
   }
-  return Buffer.concat(chunks).toString("utf8");
+  return size > bodyBytesMax ? null : Buffer.concat(chunks).toString("utf8");
 }
 
 /** Answers a POST with the result of `answer` and closes the connection. `refused` formats errors for clients of that path. */

@@ -4,8 +4,8 @@
  * ones, as with real macaroons.
  *
  * T1: a ticket ends when it expires, when its user is removed or disabled, and when the password changes.
- * T2: at most `ticketsMax` are kept; the oldest is dropped first. They belong to one process: another manager asks for the
- *     password again.
+ * T2: at most `ticketsMax` are kept, and `userTicketsMax` of one user; the oldest is dropped first, of the user who has too many
+ *     or else of all. They belong to one process: another manager asks for the password again.
  */
 import { createHash, randomBytes } from "node:crypto";
 import type { Identity, JsonApi, LoginName } from "../../runtime/ports/json-api.ts";
@@ -15,6 +15,8 @@ import { verbatim, type Json } from "./results.ts";
 /** In milliseconds, the lifetime of Juju's own macaroons. */
 export const ticketMs = 24 * 3_600_000;
 const ticketsMax = 10_000;
+/** A person's browsers and clients, and logins by scripts that keep no macaroon: they do not end the logins of others. */
+export const userTicketsMax = 100;
 const secretBytes = 32;
 /** Maximum number of macaroons read from a login; clients have one or two per controller. */
 const shownMax = 100;
@@ -29,11 +31,16 @@ interface Ticket {
   readonly endsMs: number;
 }
 
+const keyOf = (name: LoginName): string => JSON.stringify(name);
+
 export class Tickets {
   readonly #api: Pick<JsonApi, "standing">;
   readonly #clock: Pick<Clock, "monotonic">;
   /** Oldest first. */
   readonly #tickets = new Map<string, Ticket>();
+  /** Secrets of each user, oldest first. */
+  readonly #users = new Map<string, Set<string>>();
+  #onDropped: (secret: string) => void = () => undefined;
 
   constructor(api: Pick<JsonApi, "standing">, clock: Pick<Clock, "monotonic">) {
     this.#api = api;
@@ -45,13 +52,17 @@ export class Tickets {
     const secret = randomBytes(secretBytes).toString("hex");
     const mark = this.#api.standing(name)?.mark ?? "";
     this.#tickets.set(secret, { name, mark, endsMs: this.#clock.monotonic() + lifeMs });
-    if (this.#tickets.size > ticketsMax) for (const oldest of this.#tickets.keys()) return this.#drop(oldest, secret);
+    const own = this.#users.get(keyOf(name)) ?? new Set();
+    this.#users.set(keyOf(name), own.add(secret));
+    const crowded = own.size > userTicketsMax ? own : this.#tickets.size > ticketsMax ? this.#tickets : null;
+    const [oldest] = crowded?.keys() ?? [];
+    if (oldest !== undefined) this.drop(oldest);
     return secret;
   }
 
-  #drop(oldest: string, secret: string): string {
-    this.#tickets.delete(oldest);
-    return secret;
+  /** Calls back when a ticket ends before its time: dropped by its owner or for a newer one. Only one listener. */
+  onDropped(listener: (secret: string) => void): void {
+    this.#onDropped = listener;
   }
 
   /**
@@ -64,7 +75,7 @@ export class Tickets {
     const now = this.#api.standing(ticket.name);
     const leftMs = ticket.endsMs - this.#clock.monotonic();
     if (now !== null && now.mark === ticket.mark && leftMs > 0) return { ...now, leftMs };
-    this.#tickets.delete(secret);
+    this.#forget(secret, ticket);
     return null;
   }
 
@@ -75,7 +86,17 @@ export class Tickets {
 
   /** Ends a ticket; does nothing for an unknown one. */
   drop(secret: string): void {
+    const ticket = this.#tickets.get(secret);
+    if (ticket === undefined) return;
+    this.#forget(secret, ticket);
+    this.#onDropped(secret);
+  }
+
+  #forget(secret: string, { name }: Ticket): void {
     this.#tickets.delete(secret);
+    const own = this.#users.get(keyOf(name));
+    own?.delete(secret);
+    if (own?.size === 0) this.#users.delete(keyOf(name));
   }
 
   /** The first of the secrets that is a ticket of the user `name`; null if none. */

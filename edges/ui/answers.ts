@@ -87,6 +87,6 @@ export function plainPage({ status, main, headers = {}, goesTo }: PlainPage): An
 }
 
 /** A page with one sentence. */
-export function sentencePage(status: number, sentence: string): Answer {
-  return plainPage({ status, main: `<p role="alert">${escaped(sentence)}</p>` });
+export function sentencePage(status: number, sentence: string, headers: Readonly<Record<string, string>> = {}): Answer {
+  return plainPage({ status, main: `<p role="alert">${escaped(sentence)}</p>`, headers });
 }

@@ -10,7 +10,7 @@ export interface Visitor {
   readonly user: string;
   /** `address`: IP address of the browser. Rejects with an Error whose message the page shows. */
   open(address: string): Promise<UiSession>;
-  /** Calls back once, when the cookie is not valid any more because of a logout. */
+  /** Calls back once, when the cookie is not valid any more because the login has ended. */
   onLeft?(listener: () => void): Subscription;
 }
 

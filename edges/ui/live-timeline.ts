@@ -26,6 +26,7 @@ import type { Subscription } from "../../runtime/ports/index.ts";
 import { withLocal, type CallMethod, type LocalServices, type UiBackend, type UiSession } from "./backend.ts";
 import { timelineLimits } from "./limits.ts";
 import { timelineServices } from "./timeline-services.ts";
+import { WaitingFeed } from "./waiting-feed.ts";
 
 const { Recent, Watch } = InspectionService.methods;
 const { Steps } = TimelineService.methods;
@@ -40,44 +41,6 @@ interface LiveTimelineOptions {
   /** A backend of its own, which gives the whole feed. */
   readonly connect: () => Promise<UiBackend>;
   readonly limits?: { readonly [Name in keyof typeof timelineLimits]: number };
-}
-
-/** Messages of the live feed that wait until what is kept was read. */
-class WaitingFeed {
-  readonly messages: Uint8Array[] = [];
-  /** Resolves when no process has shown its actors for some time: all that can be reached have begun. */
-  readonly hasBegun: Promise<void>;
-  readonly #begin: () => void;
-  readonly #limits: NonNullable<LiveTimelineOptions["limits"]>;
-  readonly #full = new AbortController();
-  readonly #last: NodeJS.Timeout;
-  #quiet: NodeJS.Timeout | null = null;
-  #bytes = 0;
-
-  constructor(limits: NonNullable<LiveTimelineOptions["limits"]>) {
-    this.#limits = limits;
-    const { promise, resolve } = Promise.withResolvers<void>();
-    this.hasBegun = promise;
-    this.#last = setTimeout(resolve, limits.beginMsMax).unref();
-    this.#begin = () => {
-      clearTimeout(this.#last);
-      resolve();
-    };
-  }
-
-  /** Aborted when too much waits: the rest of what is kept is not read. */
-  get isFull(): AbortSignal {
-    return this.#full.signal;
-  }
-
-  add(bytes: Uint8Array): void {
-    this.messages.push(bytes);
-    this.#bytes += bytes.length;
-    if (this.#bytes > this.#limits.recentBytesMax) this.#full.abort();
-    if (scanFeed(bytes).snapshot === null) return;
-    if (this.#quiet !== null) clearTimeout(this.#quiet);
-    this.#quiet = setTimeout(this.#begin, this.#limits.beginQuietMs).unref();
-  }
 }
 
 export class LiveTimeline {
@@ -171,6 +134,7 @@ export class LiveTimeline {
   #forget(): void {
     this.stop();
     this.#following = null;
+    this.#waiting = null;
     this.#reset();
   }
 
@@ -199,12 +163,16 @@ export class LiveTimeline {
       const isOver = AbortSignal.any([signal, attempt.signal]);
       try {
         backend = await this.#connect();
+        // Otherwise it would disturb a later feed of this time line.
+        isOver.throwIfAborted();
         const before = this.#sequences.size;
         const waiting = new WaitingFeed(this.#limits);
         this.#waiting = waiting;
         const watching = this.#watch(backend.call, isOver);
         await Promise.race([waiting.hasBegun, watching]);
+        isOver.throwIfAborted();
         await this.#read(backend.call, AbortSignal.any([isOver, waiting.isFull]));
+        isOver.throwIfAborted();
         this.#waiting = null;
         this.#guard(() => {
           for (const bytes of waiting.messages) this.#append(bytes);
@@ -215,9 +183,9 @@ export class LiveTimeline {
       } catch {
         // The page says that its own connection has ended.
       }
-      this.#waiting = null;
       backend?.close?.();
       if (signal.aborted) return;
+      this.#waiting = null;
       if (attempt.signal.aborted) this.#reset();
       else this.#guard(() => this.#lose());
       await new Promise<void>((resolve) => {

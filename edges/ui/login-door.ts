@@ -1,8 +1,8 @@
 /**
  * Lets in users of the JSON API who log in with their password, at a manager.
  *
- * LD1: a login ends after `sessionMs`, when the user logs out, is removed or disabled, and when the password changes; the calls of
- *      its pages then end too. When the user's role changes, its pages connect again, with the new role.
+ * LD1: a login ends after `sessionMs`, when the browser logs in again or out, when the user has too many, is removed or disabled,
+ *      and when the password changes; the calls of its pages then end too. When the user's role changes, its pages connect again, with the new role.
  * LD2: passwords are checked with the limits of all ports of the process (`actors/json/logins.ts`).
  */
 import type { IncomingMessage } from "node:http";
@@ -55,6 +55,9 @@ export class LoginDoor implements Door {
   constructor(options: LoginDoorOptions) {
     this.#options = options;
     this.#cookie = `__Host-muster-ui-${options.port}`;
+    options.tickets.onDropped((secret) => {
+      for (const listener of Array.from(this.#leaving.get(secret) ?? [])) listener();
+    });
   }
 
   /** Any name: a page of another one that leads here has no certificate for it, and no cookie. */
@@ -99,7 +102,7 @@ export class LoginDoor implements Door {
 
   async #login(request: IncomingMessage): Promise<Answer> {
     const body = await bodyOf(request);
-    if (body === null) return sentencePage(413, "The form is too large.");
+    if (body === null) return sentencePage(413, "The form is too large.", { connection: "close" });
     const fields = new URLSearchParams(body);
     const name = { kind: "user", name: fields.get("name") ?? "" } as const;
     const { tickets, checkLogin } = this.#options;
@@ -113,14 +116,13 @@ export class LoginDoor implements Door {
       return this.#again(503, "Too many logins at this moment: try again in a few seconds.", { "retry-after": "5" });
     if (outcome.kind === "refused" || !isUser(outcome.identity))
       return this.#again(401, "The user name or the password is wrong, or the user is disabled.");
+    tickets.drop(cookieOf(request, this.#cookie));
     const secret = tickets.issue(name, sessionMs);
     return toStart(`${this.#cookie}=${secret}; Path=/; Secure; HttpOnly; SameSite=Strict`);
   }
 
   #logout(request: IncomingMessage): Answer {
-    const secret = cookieOf(request, this.#cookie);
-    this.#options.tickets.drop(secret);
-    for (const listener of Array.from(this.#leaving.get(secret) ?? [])) listener();
+    this.#options.tickets.drop(cookieOf(request, this.#cookie));
     return toStart(`${this.#cookie}=; Path=/; Max-Age=0; Secure; HttpOnly; SameSite=Strict`);
   }
 

@@ -174,7 +174,7 @@ export class PageServer {
       const page: Page = { socket, address: addressOf(request), opened: null };
       this.#pages.set(websocket, page);
       this.#count(visitor.user, 1);
-      const leaving = visitor.onLeft?.(() => page.opened?.end("logged out"));
+      const leaving = visitor.onLeft?.(() => page.opened?.end("this login has ended"));
       websocket.once("close", () => {
         leaving?.unsubscribe();
         this.#pages.delete(websocket);

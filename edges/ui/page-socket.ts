@@ -3,7 +3,7 @@
  *
  * PS1: each call ends with exactly one last message, unless the page has cancelled it or the connection ends.
  * PS2: unread messages of a page are bounded, and stop only its own calls.
- * PS3: what all pages hold together is bounded: the page that holds the most ends.
+ * PS3: the bytes that all pages hold together are bounded: the page that holds the most ends.
  * PS4: a page that takes some bytes of a long answer between two checks stays.
  */
 import { randomBytes } from "node:crypto";

@@ -4,7 +4,7 @@ import { setPassword } from "../../actors/json/users.ts";
 import { identifiersInCookies, ticketMs } from "../../edges/juju/tickets.ts";
 import { DisableUserRequest } from "../../proto/gen/messages.ts";
 import { jsonWorld, password, type TestClient } from "../support/json-api.ts";
-import { post } from "../support/json-post.ts";
+import { post, statusAfterWhole } from "../support/json-post.ts";
 import { call } from "../support/manager.ts";
 
 type World = Awaited<ReturnType<typeof jsonWorld>>;
@@ -91,6 +91,7 @@ test("the form rejects wrong passwords, other pages, other methods, and invalid 
   t.like(await post(world, "/auth/form", "user=ada"), { status: 400 });
   t.like(await post(world, "/auth/form", "{}"), { status: 400 });
   t.like(await post(world, "/auth/form", form("ada", "x".repeat(20_000))), { status: 413 });
+  t.regex(await statusAfterWhole(world.port, "/auth/form", 1_000_000), /^HTTP\/1\.1 413 /);
   t.like(await post(world, "/auth/discharge", "id=password&token=guess"), { status: 401 });
   t.like(await post(world, "/auth", ""), { status: 426 });
 });

@@ -355,8 +355,8 @@ test("a backend that does not wait is cut off, and a page that never reads is gi
   t.pass();
 });
 
-test("PS4: a page that slowly takes one large message stays, and is given up when it stops", async (t) => {
-  const checkMs = 400;
+test.serial("PS4: a page that slowly takes one large message stays, and is given up when it stops", async (t) => {
+  const checkMs = 800;
   const closing = Promise.withResolvers<void>();
   const { page } = await scene(t, {
     call(_method, _request, sink) {

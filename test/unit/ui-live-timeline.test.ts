@@ -1,6 +1,6 @@
 // The time line of a running cluster: what processes have kept, then the live feed, for as long as a page is open.
 import test, { type ExecutionContext } from "ava";
-import type { CallMethod, UiSink } from "../../edges/ui/backend.ts";
+import type { CallMethod, UiBackend, UiSink } from "../../edges/ui/backend.ts";
 import { timelineLimits } from "../../edges/ui/limits.ts";
 import { LiveTimeline } from "../../edges/ui/live-timeline.ts";
 import {
@@ -251,4 +251,45 @@ test("LT3: when a step cannot be read once it has waited, the time line begins a
   send(next, snapshot(1, 3, beginning + 3_000));
   send(next, step(2, 4, beginning + 4_000));
   await until("the feed is followed again", async () => (await overview()).stepsTotal === 1);
+});
+
+test("a connection that comes after the last page has gone is closed, and leaves a later feed alone", async (t) => {
+  const waiting: PromiseWithResolvers<UiBackend>[] = [];
+  const methods: string[] = [];
+  let closed = 0;
+  const backendNamed = (name: string): UiBackend => ({
+    call: (method, _request, sink, { signal }) => {
+      methods.push(`${name} ${method}`);
+      if (method === Recent.path) return Promise.resolve();
+      void sink.write(ActorFeed.encode(snapshot(1, 1, beginning)));
+      return new Promise((resolve) => signal.addEventListener("abort", () => resolve()));
+    },
+    close: () => (closed += 1),
+  });
+  const timeline = new LiveTimeline({
+    connect() {
+      const connecting = Promise.withResolvers<UiBackend>();
+      waiting.push(connecting);
+      return connecting.promise;
+    },
+    limits: { ...timelineLimits, holdMs: 20, lingerMs: 1, beginQuietMs: 50, beginMsMax: 500 },
+  });
+  t.teardown(() => timeline.stop());
+  const unused: CallMethod = () => Promise.reject(new RpcError(Status.UNIMPLEMENTED, "of the cluster"));
+  const page = () => timeline.session({ hello: UiHello.create(), backend: { call: unused } }).backend;
+  page().close?.();
+  // The page that is loaded after the time line was given up; its feed is a second one.
+  const second = await until("a second connection", async () => {
+    const next = page();
+    if (waiting.length === 2) return next;
+    next.close?.();
+    await new Promise((resolve) => setTimeout(resolve, 10));
+    return null;
+  });
+  waiting[1]?.resolve(backendNamed("second"));
+  waiting[0]?.resolve(backendNamed("first"));
+  await until("the second feed to be read", () => methods.includes(`second ${Recent.path}`));
+  t.is(closed, 1);
+  t.deepEqual(methods, [`second ${Watch.path}`, `second ${Recent.path}`]);
+  second.close?.();
 });

@@ -2,7 +2,7 @@
 import { connect } from "node:tls";
 import test, { type ExecutionContext } from "ava";
 import { createAdmission, type AdmissionLimits } from "../../edges/grpc/admission/admission.ts";
-import { ticketMs, Tickets } from "../../edges/juju/tickets.ts";
+import { ticketMs, Tickets, userTicketsMax } from "../../edges/juju/tickets.ts";
 import { headersTimeoutMs, managerUserSocketsMax, sessionMs } from "../../edges/ui/limits.ts";
 import { LoginDoor, type LoggedInUser } from "../../edges/ui/login-door.ts";
 import { listenPages } from "../../edges/ui/tls-listener.ts";
@@ -11,6 +11,7 @@ import { until } from "../fixtures/until.ts";
 import { UiHello } from "../../proto/gen/messages.ts";
 import type { Identity, LoginAttempt, LoginOutcome } from "../../runtime/ports/json-api.ts";
 import { connectPage, cookieIn, fetched, type Fetched } from "../support/page-client.ts";
+import { statusAfterWhole } from "../support/json-post.ts";
 import { patient } from "../support/slowness.ts";
 import { telemetry } from "../support/grpc-world.ts";
 
@@ -64,8 +65,8 @@ async function scene(
     gauges,
     base,
     listener,
-    login: (body: string): Promise<Fetched> =>
-      fetched(`${base}login`, { method: "POST", headers: { origin: base.slice(0, -1) }, body }),
+    login: (body: string, cookie = ""): Promise<Fetched> =>
+      fetched(`${base}login`, { method: "POST", headers: { origin: base.slice(0, -1), cookie }, body }),
   };
 }
 
@@ -114,6 +115,35 @@ test("an agent's or a node's login does not count at the page", async (t) => {
   }));
   const answer = await login("name=ada&password=right");
   t.deepEqual([answer.status, cookieIn(answer)], [401, ""]);
+});
+
+test("LD1: a browser that logs in again, or a user with too many logins, ends the former login and its pages", async (t) => {
+  const { base, login } = await scene(t);
+  const first = cookieIn(await login("name=ada&password=right"));
+  const page = await connectPage(base, { cookie: first });
+  await page.hello;
+  t.is((await login("name=ada&password=wrong", first)).status, 401);
+  t.is((await fetched(base, { headers: { cookie: first } })).status, 200, "not by a failed login");
+  const second = cookieIn(await login("name=ben&password=right", first));
+  t.deepEqual(await page.closed, { code: 1012, reason: "this login has ended" });
+  t.is((await fetched(base, { headers: { cookie: first } })).status, 401);
+  const oldest = cookieIn(await login("name=ada&password=right"));
+  const hers = await connectPage(base, { cookie: oldest });
+  await hers.hello;
+  for (let each = 0; each < userTicketsMax; each += 1) await login("name=ada&password=right");
+  t.is((await hers.closed).code, 1012);
+  t.is((await fetched(base, { headers: { cookie: oldest } })).status, 401);
+  t.is((await fetched(base, { headers: { cookie: second } })).status, 200, "another user's stays");
+});
+
+test("a form that is too large gets its answer", async (t) => {
+  const { login, base, listener } = await scene(t);
+  const answer = await login(`name=${"x".repeat(17_000)}`);
+  t.is(answer.status, 413);
+  t.is(answer.headers.connection, "close");
+  t.regex(answer.body, /too large/);
+  const origin = base.slice(0, -1);
+  t.regex(await statusAfterWhole(listener.port, "/login", 1_000_000, { origin }), /^HTTP\/1\.1 413 /);
 });
 
 test("pages of one user are limited in number, and another user still gets one", async (t) => {
