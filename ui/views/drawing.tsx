@@ -14,6 +14,8 @@ const panShare = 0.1;
 const margin = 16;
 /** Pixels for each unit: below this, labels cannot be read, so a large chart begins at its active state. */
 const scaleMin = 0.8;
+/** Above this, a small chart on a large screen is only larger, not clearer. */
+const scaleMax = 1.5;
 
 /** Corners of orthogonal edges are rounded by this. */
 const corner = 6;
@@ -53,6 +55,22 @@ function zoomed(view: View, factor: number, at: Point): View {
 
 const centre = ({ x, y, width, height }: View): Point => ({ x: x + width / 2, y: y + height / 2 });
 
+/** What is shown at first of a `whole` chart, in a box of pixels: all of it, or as much as can be read, around `at`. */
+function firstView(whole: View, box: { readonly width: number; readonly height: number }, at: Point): View {
+  const fitting = Math.min(box.width / whole.width, box.height / whole.height);
+  if (fitting === 0 || (fitting >= scaleMin && fitting <= scaleMax)) return whole;
+  const scale = fitting < scaleMin ? scaleMin : scaleMax;
+  // One that is too large fills the box, no further out than the chart's borders; a small one stands in its middle.
+  const side = (pixels: number, middle: number, from: number, full: number): readonly [number, number] => {
+    const size = pixels / scale;
+    if (size >= full) return [from - (size - full) / 2, size];
+    return [Math.max(from, Math.min(from + full - size, middle - size / 2)), size];
+  };
+  const [x, width] = side(box.width, at.x, whole.x, whole.width);
+  const [y, height] = side(box.height, at.y, whole.y, whole.height);
+  return { x, y, width, height };
+}
+
 export function ChartDrawing({
   drawing,
   machine,
@@ -78,28 +96,25 @@ export function ChartDrawing({
     width: drawing.width + 2 * margin,
     height: drawing.height + 2 * margin,
   };
-  const [view, setView] = useState(whole);
+  const [view, showView] = useState(whole);
   const svg = useRef<SVGSVGElement>(null);
+  /** The reader has chosen what to see. */
+  const isChosen = useRef(false);
+  const setView = (next: View): void => {
+    isChosen.current = true;
+    showView(next);
+  };
   useEffect(() => {
-    const { clientWidth = 0, clientHeight = 0 } = svg.current?.parentElement ?? {};
-    const scale = Math.min(clientWidth / whole.width, clientHeight / whole.height);
-    if (scale === 0 || scale >= scaleMin) {
-      setView(whole);
-      return;
-    }
-    const width = Math.min(whole.width, clientWidth / scaleMin);
-    const height = Math.min(whole.height, clientHeight / scaleMin);
+    const box = svg.current?.parentElement ?? null;
+    if (box === null) return;
+    isChosen.current = false;
     const active = drawing.states.find(({ state }) => state.path === states[0]);
-    const at = active === undefined ? centre(whole) : centre(active);
-    // No further out than the chart's borders.
-    const place = (middle: number, size: number, from: number, full: number): number =>
-      Math.max(from, Math.min(from + full - size, middle - size / 2));
-    setView({
-      x: place(at.x, width, whole.x, whole.width),
-      y: place(at.y, height, whole.y, whole.height),
-      width,
-      height,
+    const at = centre(active ?? whole);
+    const resizes = new ResizeObserver(() => {
+      if (!isChosen.current) showView(firstView(whole, { width: box.clientWidth, height: box.clientHeight }, at));
     });
+    resizes.observe(box);
+    return () => resizes.disconnect();
   }, [drawing]);
   const dragged = useRef<Point | null>(null);
 
