@@ -35,7 +35,7 @@ export const replay: Command = command({
     if (values.verify === true) return printVerification(shell, recording.index);
     const backend = recordedBackend(recording);
     // Nobody can change a recording.
-    const hello = UiHello.create({ version, role: "read-only", cluster: recording.head.clusterId });
+    const hello = UiHello.create({ version, role: "read-only", cluster: recording.head.clusterId, isRecording: true });
     const open = (): Promise<UiSession> => Promise.resolve({ hello, backend });
     await servePage(shell, values, { command: "muster replay", open });
   },

@@ -15,6 +15,7 @@ import {
   OperatorService,
   ReadAtRequest,
   Timestamp,
+  WatchMessage,
   WatchRequest,
   WatchRequest_WatchEntry,
   WatchService,
@@ -22,9 +23,10 @@ import {
   type WatchActionKind,
   type WatchMessage_Event,
 } from "../proto/gen/cluster.ts";
+import { TimelineChangesRequest, TimelineService } from "../proto/gen/page.ts";
 import { asked, streamed } from "./asks.ts";
 import { CallError, LostCallError } from "./model/call-error.ts";
-import { eventLine, eventsMax, type EventLine } from "./model/cluster/events.ts";
+import { eventLine, eventsMax, pastLines, type EventLine, type PastChanges } from "./model/cluster/events.ts";
 import { failureText } from "./model/cluster/failures.ts";
 import { nodeNames } from "./model/cluster/nodes.ts";
 import { ClusterObjects } from "./model/cluster/objects.ts";
@@ -46,8 +48,10 @@ export const objects = computed(
 );
 /** Changes with the shown objects. */
 export const version = signal(0);
-/** Newest first. */
-export const events = signal<readonly EventLine[]>([]);
+const liveEvents = signal<readonly EventLine[]>([]);
+const pastEvents = signal<readonly EventLine[]>([]);
+/** Newest first. In the past, only of a recording: those up to the moment that is shown. */
+export const events = computed(() => (moment.value === null ? liveEvents.value : pastEvents.value));
 /** `loading`: nothing is known yet. `stale`: what is shown is from before. */
 interface Sync {
   readonly state: "loading" | "live" | "stale";
@@ -100,7 +104,7 @@ function changed(): void {
     drawing = null;
     version.value += 1;
     if (waitingLines.length === 0) return;
-    events.value = [...waitingLines.toReversed(), ...events.value].slice(0, eventsMax);
+    liveEvents.value = [...waitingLines.toReversed(), ...liveEvents.peek()].slice(0, eventsMax);
     waitingLines = [];
   }, drawTickMs);
 }
@@ -193,12 +197,21 @@ async function follow(): Promise<void> {
   }
 }
 
+/** Throws CallError. */
+async function changesUpTo(atMs: number): Promise<readonly PastChanges[]> {
+  const { Changes } = TimelineService.methods;
+  const { changes } = await unary(Changes, TimelineChangesRequest.create({ atMs, limit: eventsMax }));
+  return changes.map(({ atMs: writtenMs, message }) => ({ atMs: writtenMs, ...WatchMessage.decode(message) }));
+}
+
 async function readPast(atMs: number): Promise<void> {
   pastSync.value = { state: pastObjects.peek() === null ? "loading" : "live", text: "" };
   const found = new ClusterObjects();
+  let lines: readonly EventLine[] = [];
   let text = "";
   try {
-    await list(found, read);
+    const [changes] = await Promise.all([isRecording.value ? changesUpTo(atMs) : [], list(found, read)]);
+    lines = pastLines(changes, nodeNames(found.nodes.values()));
   } catch (error) {
     text =
       error instanceof CallError && error.isUnknownMethod
@@ -207,10 +220,12 @@ async function readPast(atMs: number): Promise<void> {
   }
   if (moment.peek() !== atMs) return;
   pastObjects.value = text === "" ? found : null;
+  pastEvents.value = lines;
   pastSync.value = { state: text === "" ? "live" : "loading", text };
   changed();
 }
 
+const isRecording = computed(() => link.value.state === "live" && link.value.hello.isRecording);
 let isStarted = false;
 
 /** Follows the cluster from the first time that its view is shown, so that its events have no gaps while another view is. */
@@ -221,7 +236,8 @@ export function startCluster(): void {
     const { value } = link;
     if (value.state !== "live") return;
     role.value = value.hello.role;
-    untracked(() => void follow());
+    // Nothing changes in a recording any more.
+    if (!isRecording.value) untracked(() => void follow());
   });
   effect(() => {
     const { value } = moment;

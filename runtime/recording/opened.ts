@@ -45,6 +45,9 @@ interface OpenOptions {
   readonly limits?: ReadLimits;
 }
 
+/** In place of a process, in the list of gaps. */
+const objectsName = "the cluster's objects";
+
 interface QueuedFeed {
   readonly atMs: number;
   readonly bytes: Uint8Array;
@@ -115,6 +118,12 @@ function decoded<T>(codec: { readonly typeName: string; decode(bytes: Uint8Array
   return message;
 }
 
+/** The parts of the time line that the range of the log does not cover. */
+function addObjectGaps({ gaps, fromMs, toMs }: TimelineIndex, objects: RecordedObjects): void {
+  if (objects.fromMs > fromMs) gaps.add(objectsName, fromMs, Math.min(toMs, objects.fromMs));
+  if (objects.toMs !== null && objects.toMs < toMs) gaps.add(objectsName, Math.max(fromMs, objects.toMs), toMs);
+}
+
 /** Rejects with RecordingError, and as `chunks` does. */
 export async function openRecording(
   chunks: AsyncIterable<Uint8Array>,
@@ -142,6 +151,7 @@ export async function openRecording(
   for (const { bytes } of parts.feeds.sort((a, b) => a.atMs - b.atMs)) index.appendEncoded(bytes);
   index.settle();
   for (const span of spans) index.appendSpan(span);
+  if (objects !== null) addObjectGaps(index, objects);
   return {
     head,
     index,

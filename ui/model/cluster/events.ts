@@ -1,7 +1,7 @@
 /** Changes of the cluster as lines, without those in which a reader sees no difference. */
-import { NodeSpec_Availability } from "../../../proto/gen/cluster.ts";
+import { NodeSpec_Availability, type WatchMessage_Event } from "../../../proto/gen/cluster.ts";
 import { availabilityName, availabilityOf, nodeState } from "./nodes.ts";
-import type { Change } from "./objects.ts";
+import { changeOf, type Change } from "./objects.ts";
 import { rolloutText, serviceName } from "./services.ts";
 import { isEnded, isWanted, stateName, stateOf, taskName } from "./tasks.ts";
 
@@ -11,7 +11,7 @@ export const eventsMax = 500;
 export interface EventLine {
   /** From 1, in the order of arrival. */
   readonly number: number;
-  /** When the page learned of it, in milliseconds since the epoch. */
+  /** When the page learned of it, or when it was written in a recording, in milliseconds since the epoch. */
   readonly atMs: number;
   readonly kind: Change["kind"];
   readonly id: string;
@@ -61,6 +61,25 @@ function described(change: Change, nodeName: (id: string) => string): Described 
     case "network":
       return { name: change.object.spec?.annotations?.name ?? change.object.id, text: "", isBad: false };
   }
+}
+
+/** The changes of one transaction. */
+export interface PastChanges {
+  /** When they were written, in milliseconds since the epoch. */
+  readonly atMs: number;
+  readonly events: readonly WatchMessage_Event[];
+}
+
+/** Of changes in the order of their times, the lines with the newest first. */
+export function pastLines(changes: readonly PastChanges[], nodeName: (id: string) => string): readonly EventLine[] {
+  const lines: EventLine[] = [];
+  for (const { atMs, events } of changes)
+    for (const event of events) {
+      const change = changeOf(event);
+      const line = change === null ? null : eventLine(change, lines.length + 1, atMs, nodeName);
+      if (line !== null) lines.push(line);
+    }
+  return lines.toReversed();
 }
 
 const verbs = { create: "created", remove: "removed" } as const;

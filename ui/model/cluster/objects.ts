@@ -62,6 +62,19 @@ const actions: Readonly<Record<number, Change["action"]>> = {
   [WatchActionKind.WATCH_ACTION_REMOVE]: "remove",
 };
 
+/** A change that names the object before itself. Null: the object is of a kind that the page does not show. */
+export function changeOf({ action: code, object, oldObject }: WatchMessage_Event): Change | null {
+  const action = actions[code];
+  if (action === undefined || object === null) return null;
+  const before = oldObject ?? null;
+  const { network, node, service, task } = object;
+  if (task !== null) return { action, kind: "task", object: task, before: before?.task ?? undefined };
+  if (node !== null) return { action, kind: "node", object: node, before: before?.node ?? undefined };
+  if (service !== null) return { action, kind: "service", object: service, before: before?.service ?? undefined };
+  if (network !== null) return { action, kind: "network", object: network, before: before?.network ?? undefined };
+  return null;
+}
+
 export class ClusterObjects {
   #nodes = new Kind<Node>();
   #services = new Kind<Service>();

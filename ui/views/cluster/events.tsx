@@ -2,6 +2,7 @@
 import { useRef } from "preact/hooks";
 import { events } from "../../cluster-state.ts";
 import { moment } from "../../state.ts";
+import { isRecording } from "../../time-line.ts";
 import { timeText } from "../texts.ts";
 import { useList } from "../list.ts";
 import { linkTo } from "./parts.tsx";
@@ -11,18 +12,19 @@ const rowHeight = 24;
 
 export function EventsPanel() {
   const scroller = useRef<HTMLDivElement>(null);
-  const lines = moment.value === null ? events.value : [];
+  const lines = events.value;
   const list = useList(scroller, lines.length, rowHeight);
   return (
     <section class="events" aria-label="Events">
       <h2>
         Events{" "}
         <small>
-          {moment.value !== null
-            ? "of the past are in the time line"
-            : lines.length === 0
+          {lines.length === 0 &&
+            (moment.value === null
               ? "none since this view was opened"
-              : ""}
+              : isRecording.value
+                ? "none before this moment"
+                : "of the past are in the time line")}
         </small>
       </h2>
       <div class="scroll" ref={scroller} tabIndex={0} role="region" aria-label="Events, the newest first">

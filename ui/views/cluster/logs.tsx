@@ -14,6 +14,7 @@ import {
 } from "../../../proto/gen/cluster.ts";
 import { streamed } from "../../asks.ts";
 import { moment } from "../../state.ts";
+import { isRecording } from "../../time-line.ts";
 import { timeText } from "../texts.ts";
 import { useList } from "../list.ts";
 
@@ -129,6 +130,13 @@ export function LogsPanel({ target }: { readonly target: Target }) {
   const [isOpen, setOpen] = useState(false);
   const [tail, setTail] = useState<Tail>("100");
   const [isFollowing, setFollowing] = useState(true);
+  if (isRecording.value)
+    return (
+      <section class="logs">
+        <h3>Logs</h3>
+        <p class="note">A recording does not have the output of tasks.</p>
+      </section>
+    );
   // The output of tasks is not in the history.
   if (moment.value !== null) return null;
   return (
