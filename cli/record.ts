@@ -14,7 +14,7 @@ import { parsePositiveDuration } from "./values.ts";
 export const record: Command = command({
   max: 0,
   summary:
-    "Write what the processes of the cluster did in their last minutes to one compressed file, without secrets, for 'muster replay'.",
+    "Write what the processes of the cluster did in their last minutes, and the cluster's objects in that time, to one compressed file, without secrets, for 'muster replay'.",
   options: {
     since: {
       type: "string",

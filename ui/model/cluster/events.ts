@@ -70,7 +70,7 @@ export interface PastChanges {
   readonly events: readonly WatchMessage_Event[];
 }
 
-/** Of changes in the order of their times, the lines with the newest first. */
+/** The lines of changes that are in the order of their times. The newest is first. */
 export function pastLines(changes: readonly PastChanges[], nodeName: (id: string) => string): readonly EventLine[] {
   const lines: EventLine[] = [];
   for (const { atMs, events } of changes)
