@@ -41,17 +41,35 @@ interface Budget {
   chars: number;
 }
 
+/** Characters that a number and a flag spend. */
+const numberChars = 8;
+const boolChars = 5;
+const cut = `{"$cut":true}`;
+
 type Plain = string | number | boolean | null | readonly Plain[] | { readonly [key: string]: Plain };
 
 /** Paths by their first key; the rest of each. */
 type Tree = ReadonlyMap<string, Tree> | "whole";
 
-const trees = new WeakMap<readonly string[], Tree>();
+/** A field of contexts or events that is shown, or of which parts are. */
+interface ShownField {
+  readonly key: string;
+  /** The key as JSON, with its colon. */
+  readonly name: string;
+  readonly rest: Tree;
+}
 
-function treeOf(paths: readonly string[]): Tree {
-  let tree = trees.get(paths);
-  if (tree === undefined) trees.set(paths, (tree = grown(paths)));
-  return tree;
+const fieldLists = new WeakMap<readonly string[], readonly ShownField[]>();
+
+function fieldsOf(paths: readonly string[]): readonly ShownField[] {
+  let fields = fieldLists.get(paths);
+  if (fields === undefined) {
+    const tree = grown(paths);
+    if (tree === "whole") throw new Error("a path of a shown field is empty");
+    fields = Array.from(tree, ([key, rest]) => ({ key, name: `${JSON.stringify(key)}:`, rest }));
+    fieldLists.set(paths, fields);
+  }
+  return fields;
 }
 
 function grown(paths: readonly string[]): Tree {
@@ -68,23 +86,35 @@ function grown(paths: readonly string[]): Tree {
 
 /** JSON object of the fields at `paths` that `from` has, in the order of `paths`. The array of paths must not change. */
 export function shown(from: object, paths: readonly string[]): string {
-  const tree = treeOf(paths);
-  if (tree === "whole") throw new Error("a path of a shown field is empty");
   const budget: Budget = { chars: shownCharsMax };
-  const fields: Record<string, Plain> = {};
-  for (const [key, rest] of tree) {
+  let json = "";
+  for (const { key, name, rest } of fieldsOf(paths)) {
     const value = (from as Readonly<Record<string, unknown>>)[key];
     if (value === undefined) continue;
-    const left = budget.chars;
-    try {
-      fields[key] = plain(value, rest, budget, 0);
-    } catch (error) {
-      if (error !== tooLarge) throw error;
-      budget.chars = left;
-      fields[key] = { $cut: true };
-    }
+    json += json === "" ? `{${name}` : `,${name}`;
+    json += valueJson(value, rest, budget);
   }
-  return JSON.stringify(fields);
+  return json === "" ? "{}" : `${json}}`;
+}
+
+/** Most fields are numbers and flags, which need no object in between: a process records each of its steps. */
+function valueJson(value: unknown, tree: Tree, budget: Budget): string {
+  if (typeof value === "boolean" && budget.chars >= boolChars) {
+    budget.chars -= boolChars;
+    return value ? "true" : "false";
+  }
+  if (Number.isInteger(value) && value !== 0 && budget.chars >= numberChars) {
+    budget.chars -= numberChars;
+    return `${value as number}`;
+  }
+  const left = budget.chars;
+  try {
+    return JSON.stringify(plain(value, tree, budget, 0));
+  } catch (error) {
+    if (error !== tooLarge) throw error;
+    budget.chars = left;
+    return cut;
+  }
 }
 
 function spend(budget: Budget, chars: number): void {
@@ -99,12 +129,12 @@ function plain(value: unknown, tree: Tree, budget: Budget, depth: number): Plain
       spend(budget, value.length + 2);
       return value;
     case "number":
-      spend(budget, 8);
+      spend(budget, numberChars);
       return Number.isFinite(value) && !Object.is(value, -0)
         ? value
         : { $number: Object.is(value, -0) ? "-0" : `${value}` };
     case "boolean":
-      spend(budget, 5);
+      spend(budget, boolChars);
       return value;
     case "bigint":
       spend(budget, 24);
