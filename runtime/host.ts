@@ -293,7 +293,12 @@ export class Host {
 
   #startWatching(): void {
     const watch = new StepWatch(this.#options.clock, (step) => {
-      for (const observer of this.#observers) this.#guarded(() => observer(step));
+      for (const observer of this.#observers)
+        try {
+          observer(step);
+        } catch (error) {
+          this.#reportFailed(error);
+        }
     });
     const systems = new Set<unknown>();
     for (const { actor, startedAtMs } of this.#live.values()) {
@@ -304,7 +309,14 @@ export class Host {
     for (const system of systems) watch.addTimers(system);
     this.#watch = watch;
     this.tables.watch((show) => this.#guarded(() => show(watch)));
-    this.#systems.inspect((event) => this.#guarded(() => watch.see(event)));
+    // Several events a step: without a closure for each.
+    this.#systems.inspect((event) => {
+      try {
+        watch.see(event);
+      } catch (error) {
+        this.#reportFailed(error);
+      }
+    });
   }
 
   /** H6 */
@@ -312,8 +324,12 @@ export class Host {
     try {
       observe();
     } catch (error) {
-      this.#options.telemetry.log.error({ error: String(error) }, "cannot show a step of an actor");
+      this.#reportFailed(error);
     }
+  }
+
+  #reportFailed(error: unknown): void {
+    this.#options.telemetry.log.error({ error: String(error) }, "cannot show a step of an actor");
   }
 
   stopAll(): void {

@@ -10,17 +10,16 @@ export interface Taken {
   readonly unexpected: boolean;
 }
 
-/** Active states. */
+/** Active states. The same states are the same object. */
 export interface Active {
   readonly nodes: readonly AnyNode[];
   readonly paths: readonly string[];
-  readonly key: string;
 }
 
 interface Known {
   readonly taken: Taken;
   /** By the states before and after, if it enters or leaves any. */
-  readonly moves: Map<string, Taken> | null;
+  readonly moves: Map<Active, Map<Active, Taken>> | null;
 }
 
 interface DelayName {
@@ -40,6 +39,8 @@ export const nothingTaken: Taken = { transitions: [], guards: [], effects: [], u
 const isOwnName = (name: string): boolean => !name.startsWith("xstate.") && name !== "reportUnexpected";
 
 const namesOf = (actions: readonly unknown[]): readonly string[] => actions.map(nameOf).filter(isOwnName);
+
+const isAtomic = ({ type }: AnyNode): boolean => type === "atomic" || type === "final";
 
 function isWithin(node: AnyNode, ancestor: AnyNode): boolean {
   for (let at = node.parent as AnyNode | undefined; at !== undefined; at = at.parent as AnyNode | undefined)
@@ -67,6 +68,8 @@ export class ChartNames {
   readonly started: Taken;
   readonly #transitions = new Map<AnyTransitionDefinition, Known>();
   readonly #active = new Map<string, Active>();
+  /** By the only atomic state. */
+  readonly #alone = new Map<AnyNode, Active>();
   readonly #paths = new Map<AnyNode, string>();
   /** By the id of the delayed event. */
   readonly #delays = new Map<string, DelayName>();
@@ -105,14 +108,27 @@ export class ChartNames {
   }
 
   active(nodes: readonly AnyNode[]): Active {
+    let only: AnyNode | null = null;
+    for (const node of nodes) {
+      if (!isAtomic(node)) continue;
+      if (only !== null) return this.#activeOf(nodes);
+      only = node;
+    }
+    if (only === null) return this.#activeOf(nodes);
+    let active = this.#alone.get(only);
+    if (active === undefined) this.#alone.set(only, (active = this.#activeOf(nodes)));
+    return active;
+  }
+
+  #activeOf(nodes: readonly AnyNode[]): Active {
     let raw = "";
-    for (const node of nodes) if (node.type === "atomic" || node.type === "final") raw += `${this.#paths.get(node)} `;
+    for (const node of nodes) if (isAtomic(node)) raw += `${this.#paths.get(node)} `;
     const known = this.#active.get(raw);
     if (known !== undefined) return known;
     const paths = raw.trimEnd().split(" ").toSorted();
     const key = `${paths.join(" ")} `;
     // The order of the states depends on the way into them.
-    const active = (key === raw ? undefined : this.#active.get(key)) ?? { nodes, paths, key };
+    const active = (key === raw ? undefined : this.#active.get(key)) ?? { nodes, paths };
     this.#active.set(key, active);
     this.#active.set(raw, active);
     return active;
@@ -134,11 +150,12 @@ export class ChartNames {
     if (known === undefined) return { ...nothingTaken, unexpected: transition.eventType === "*" };
     const { taken, moves } = known;
     if (moves === null) return taken;
-    const key = `${before.key}>${after.key}`;
-    let move = moves.get(key);
+    let from = moves.get(before);
+    if (from === undefined) moves.set(before, (from = new Map()));
+    let move = from.get(after);
     if (move === undefined) {
       move = { ...taken, effects: [...left(transition, before), ...taken.effects, ...entered(transition, after)] };
-      moves.set(key, move);
+      from.set(after, move);
     }
     return move;
   }

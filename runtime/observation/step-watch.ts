@@ -19,6 +19,11 @@ interface Sent {
   readonly traceparent: string;
 }
 
+interface Armed {
+  readonly eventType: string;
+  readonly timer: ObservedTimer;
+}
+
 interface Watched {
   readonly actor: AnyActor;
   readonly names: ChartNames;
@@ -33,7 +38,7 @@ interface Watched {
   /** The snapshot's array from which `active` was found. */
   nodes: unknown;
   /** By the id of the delayed event. */
-  readonly timers: Map<string, ObservedTimer & { readonly eventType: string }>;
+  readonly timers: Map<string, Armed>;
   /** Null: changed since it was listed. */
   listed: readonly ObservedTimer[] | null;
   readonly sent: Sent[];
@@ -59,6 +64,8 @@ export class StepWatch {
   readonly #clock: Clock;
   readonly show: StepObserver;
   readonly #watched = new Map<AnyActorRef, Watched>();
+  /** The newest that was found: the events of a step follow each other. */
+  #found: Watched | null = null;
   readonly #names = new Map<AnyStateMachine, ChartNames>();
   /** Ids of the actors whose steps are under way, the innermost last. */
   readonly #acting: string[] = [];
@@ -127,7 +134,7 @@ export class StepWatch {
         this.#begin(actor, this.#clock.now());
         return;
       case "@xstate.event": {
-        const watched = this.#watched.get(actor);
+        const watched = this.#find(actor);
         if (watched === undefined) return;
         const isTimer = event.sourceRef === actor;
         if (isTimer) fired(watched, event.event.type);
@@ -139,14 +146,14 @@ export class StepWatch {
         return;
       }
       case "@xstate.action": {
-        const watched = this.#watched.get(actor);
+        const watched = this.#find(actor);
         if (watched === undefined) return;
         if (this.source !== actor.id) this.#acting.push(actor.id);
         this.#act(watched, event.action as { readonly type: string; readonly params: unknown });
         return;
       }
       case "@xstate.microstep": {
-        const watched = this.#watched.get(actor);
+        const watched = this.#find(actor);
         if (watched === undefined) return;
         const before = watched.active;
         const after = this.#move(watched, (event.snapshot as unknown as { readonly _nodes: unknown })._nodes);
@@ -155,7 +162,7 @@ export class StepWatch {
         return;
       }
       case "@xstate.snapshot": {
-        const watched = this.#watched.get(actor);
+        const watched = this.#find(actor);
         if (watched !== undefined) this.#finish(watched, event.event, snapshotOf(actor).status);
         return;
       }
@@ -167,10 +174,17 @@ export class StepWatch {
 
   /** The actor threw in the step under way. */
   fail(actor: AnyActor): void {
-    const watched = this.#watched.get(actor);
+    const watched = this.#find(actor);
     if (watched === undefined) return;
     const event = watched.sent[0]?.event ?? { type: "xstate.init" };
     this.#finish(watched, event as { readonly type: string }, "error");
+  }
+
+  #find(actor: AnyActor): Watched | undefined {
+    if (this.#found?.actor === actor) return this.#found;
+    const watched = this.#watched.get(actor);
+    if (watched !== undefined) this.#found = watched;
+    return watched;
   }
 
   #begin(actor: AnyActor, startedAtMs: number): Watched {
@@ -228,6 +242,7 @@ export class StepWatch {
     if (isOver) {
       watched.listed = noTimers;
       this.#watched.delete(actor);
+      this.#found = null;
     }
     const { context, nodes } = snapshotOf(actor);
     const atMs = this.#clock.now();
@@ -238,7 +253,16 @@ export class StepWatch {
     const contextBefore = watched.context;
     watched.context = context;
     const step: ObservedStep = {
-      ...this.#observed(watched, status, context),
+      id: actor.id,
+      machine: actor.logic,
+      startedAtMs: watched.startedAtMs,
+      sinceMs: watched.sinceMs,
+      steps: watched.steps,
+      lastEvent: watched.lastEvent,
+      states: watched.active.paths,
+      status,
+      context,
+      timers: timersOf(watched),
       atMs,
       event,
       contextBefore,
@@ -253,7 +277,7 @@ export class StepWatch {
   }
 
   #observed(watched: Watched, status: ObservedActor["status"], context: object): ObservedActor {
-    const { actor, startedAtMs, sinceMs, steps, lastEvent, active, timers } = watched;
+    const { actor, startedAtMs, sinceMs, steps, lastEvent, active } = watched;
     return {
       id: actor.id,
       machine: actor.logic,
@@ -264,9 +288,13 @@ export class StepWatch {
       states: active.paths,
       status,
       context,
-      timers: (watched.listed ??= [...timers.values()]),
+      timers: timersOf(watched),
     };
   }
+}
+
+function timersOf(watched: Watched): readonly ObservedTimer[] {
+  return (watched.listed ??= Array.from(watched.timers.values(), ({ timer }) => timer));
 }
 
 function snapshotOf(actor: AnyActor): {
@@ -282,13 +310,15 @@ function arm(watched: Watched, id: string, eventType: string, armedAtMs: number,
   const { delay, state } = watched.names.delay(id);
   // Last in the order of the list.
   watched.timers.delete(id);
-  watched.timers.set(id, { delay, state, armedAtMs, dueAtMs: armedAtMs + delayMs, eventType });
+  // In whole milliseconds, as in messages.
+  const timer = { delay, state, armedAtMs: Math.round(armedAtMs), dueAtMs: Math.round(armedAtMs + delayMs) };
+  watched.timers.set(id, { eventType, timer });
   watched.listed = null;
 }
 
 function fired(watched: Watched, eventType: string): void {
-  for (const [id, timer] of watched.timers) {
-    if (timer.eventType !== eventType) continue;
+  for (const [id, armed] of watched.timers) {
+    if (armed.eventType !== eventType) continue;
     watched.timers.delete(id);
     watched.listed = null;
     return;

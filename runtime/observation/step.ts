@@ -7,7 +7,7 @@ export interface ObservedTimer {
   readonly delay: string;
   /** Path of the state that armed it; empty: the root. */
   readonly state: string;
-  /** Milliseconds since the epoch. */
+  /** Whole milliseconds since the epoch. */
   readonly armedAtMs: number;
   readonly dueAtMs: number;
 }
