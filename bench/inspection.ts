@@ -6,7 +6,7 @@
  * a timer, and changes the context. The ways take turns, since the machine is shared.
  */
 import { setTimeout as pause } from "node:timers/promises";
-import { createProcessFeed, type FeedHandle } from "../actors/inspection/process-feed.ts";
+import { createProcessFeed } from "../actors/inspection/process-feed.ts";
 import { sessionMachine } from "../machines/dispatcher/session.machine.ts";
 import { ActorFeed, ActorSelection } from "../proto/gen/messages.ts";
 import { Host, type HostedActor } from "../runtime/host.ts";
@@ -54,14 +54,19 @@ export async function inspectionTable(isShort: boolean): Promise<string> {
   let heard = 0;
   // Small enough that it drops pieces all the time.
   const ring = new RecordingRing(256 * 1024);
-  const listening: Readonly<Record<Way, () => FeedHandle | null>> = {
+  const listening: Readonly<Record<Way, () => (() => void) | null>> = {
     "no listener": () => null,
     "one listener": () => listen((message) => void (heard += message.steps.length)),
     "one listener, encoded": () => listen((message) => void (heard += ActorFeed.encode(message).length)),
-    ring: () => feed.listen(ActorSelection.create(), ring),
+    ring: () => {
+      const recording = feed.record(ring);
+      return () => recording.unsubscribe();
+    },
   };
-  const listen = (onFeed: (message: ActorFeed) => void): FeedHandle =>
-    feed.listen(ActorSelection.create(), { ready: () => true, onFeed });
+  const listen = (onFeed: (message: ActorFeed) => void): (() => void) => {
+    const handle = feed.listen(ActorSelection.create(), { ready: () => true, onFeed });
+    return () => handle.close();
+  };
 
   const stepNs: Record<Way, number[]> = {
     "no listener": [],
@@ -92,7 +97,7 @@ export async function inspectionTable(isShort: boolean): Promise<string> {
   };
   for (let turn = 0; turn <= turns; turn += 1)
     for (const way of ways) {
-      const handle = listening[way]();
+      const end = listening[way]();
       // The snapshot is over.
       await pause(200);
       const burstUs = await used(async () => {
@@ -104,7 +109,7 @@ export async function inspectionTable(isShort: boolean): Promise<string> {
         await pause(60);
       });
       const rateUs = await used(() => atRate(step, rateMs));
-      handle?.close();
+      end?.();
       // The first turn warms up.
       if (turn === 0) continue;
       stepNs[way].push((burstUs / burst) * 1_000);

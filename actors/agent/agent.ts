@@ -16,7 +16,6 @@ import {
   EngineDescription,
   IssuanceStatus_State as IssuanceState,
   NodeDescription,
-  ActorSelection,
   NodeRole,
   NodeTLSInfo,
   Platform,
@@ -284,9 +283,10 @@ class NodeAgent implements Agent {
     const nodeId = this.nodeId();
     if (nodeId === null) return null;
     if (this.#feed === null) {
-      this.#feed = createProcessFeed({ host, clock, telemetry, process: nodeProcess(nodeId), hostname });
+      const feed = createProcessFeed({ host, clock, telemetry, process: nodeProcess(nodeId), hostname });
+      this.#feed = feed;
       const { recorder = null } = this.#options;
-      if (recorder !== null) this.#feed.listen(ActorSelection.create(), recorder);
+      if (recorder !== null) feed.record(recorder);
     }
     return this.#feed;
   }

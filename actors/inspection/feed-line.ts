@@ -31,7 +31,7 @@ const snapshotMessagesPerFlush = 4;
  */
 export const messageBytesMax = 128 * 1024;
 /** Bytes of the steps or actors in one message; the rest is for its other fields. */
-const contentBytesMax = messageBytesMax - 2_048;
+export const contentBytesMax = messageBytesMax - 2_048;
 /** Steps in one message. */
 const stepsPerMessage = 1_000;
 /** Ids of ended actors in one message. */

@@ -1,8 +1,8 @@
 /** Messages of the feed, made from what the host shows. Contexts and events have only the fields that their chart shows. */
 import type { Shows } from "../../machines/chart.ts";
 import { shown } from "../../machines/shown.ts";
-import { ActorState, ActorStatus, ActorStep, ArmedTimer } from "../../proto/gen/messages.ts";
-import type { ObservedActor, ObservedStatus, ObservedStep, ObservedTimer } from "../../runtime/observation/step.ts";
+import { ActorState, ActorStatus, ActorStep, type ArmedTimer } from "../../proto/gen/messages.ts";
+import type { ObservedActor, ObservedStatus, ObservedStep } from "../../runtime/observation/step.ts";
 
 const statuses: Readonly<Record<ObservedStatus, ActorStatus>> = {
   active: ActorStatus.ACTOR_ACTIVE,
@@ -28,20 +28,6 @@ function fieldsOf(from: object, paths: readonly string[]): string {
   }
 }
 
-/** Lists of timers are shared between the steps that leave them alone. */
-const timerLists = new WeakMap<readonly ObservedTimer[], ArmedTimer[]>();
-
-function timersOf(timers: readonly ObservedTimer[]): readonly ArmedTimer[] {
-  let list = timerLists.get(timers);
-  if (list === undefined) {
-    list = timers.map(({ delay, state, armedAtMs, dueAtMs }) =>
-      ArmedTimer.create({ delay, state, armedAtMs: Math.round(armedAtMs), dueAtMs: Math.round(dueAtMs) }),
-    );
-    timerLists.set(timers, list);
-  }
-  return list;
-}
-
 /** Whether a shown field of the context is another than before the step. */
 export function changesContext({ machine, context, contextBefore }: ObservedStep): boolean {
   if (context === contextBefore) return false;
@@ -64,17 +50,21 @@ export function stateMessage(actor: ObservedActor): ActorState {
     startedAtMs: actor.startedAtMs,
     sinceMs: actor.sinceMs,
     context: fieldsOf(actor.context, showsOf(actor.machine).context),
-    timers: timersOf(actor.timers),
+    timers: actor.timers,
     steps: actor.steps,
     event: actor.lastEvent,
   });
 }
 
 /** `skipped` steps of the actor were left out before it; `withContext`: those or this one changed the context. */
-export function stepMessage(step: ObservedStep, withContext: boolean, skipped: number): ActorStep {
+export const stepMessage = (step: ObservedStep, withContext: boolean, skipped: number): ActorStep =>
+  ActorStep.create(stepFields(step, withContext, skipped));
+
+/** A message to be encoded at once: a plain object costs a fraction of `create`. */
+export function stepFields(step: ObservedStep, withContext: boolean, skipped: number): ActorStep {
   const { events, context } = showsOf(step.machine);
   const [, traceId = "", spanId = ""] = step.traceparent === "" ? [] : step.traceparent.split("-");
-  return ActorStep.create({
+  return {
     actor: step.id,
     machine: step.machine.id,
     number: step.steps,
@@ -87,13 +77,13 @@ export function stepMessage(step: ObservedStep, withContext: boolean, skipped: n
     guards: step.guards,
     effects: step.effects,
     context: withContext ? fieldsOf(step.context, context) : "",
-    timers: timersOf(step.timers),
+    timers: step.timers,
     traceId,
     spanId,
     unexpected: step.unexpected,
     source: step.source,
     skipped,
-  });
+  };
 }
 
 /** UTF-8 of one character of a name, at most. */

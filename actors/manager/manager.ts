@@ -9,7 +9,6 @@ import {
   Origin,
   Trouble_Kind,
   type CAService,
-  ActorSelection,
   type ControlService,
   type DataKeysService,
   type DispatcherService,
@@ -354,7 +353,7 @@ export function startManager(parts: ManagerParts): Manager {
   const inspection = createInspection(environment, feed, nodeCalls, kept, signer, (request, sink) =>
     history.recordRange(request, sink),
   );
-  if (ring !== null) feed.listen(ActorSelection.create(), ring);
+  if (ring !== null) feed.record(ring);
   const watch = createWatch(environment, { log, blobs }, parts.watch);
   const ca = createCa(environment, authority, {
     onUnlockKeyGiven: (unlockKey) => {

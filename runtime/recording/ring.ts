@@ -7,10 +7,19 @@
  * RR2: a read gives a whole recording of the process: a snapshot, then every step since.
  * RR3: the ring never throws at those who add to it. It drops a part that it cannot keep; a missing feed message is a gap in the
  *     sequence numbers.
+ * RR4: a step is encoded as it happens, so that neither its context nor its event outlives it.
  */
-import { zstdCompressSync, zstdDecompressSync } from "node:zlib";
+import { constants, zstdCompressSync, zstdDecompressSync } from "node:zlib";
 import { scanPart } from "../../proto/feed-scan.ts";
-import { ActorFeed, RecordedLine, RecordedSpan, RecordingPart } from "../../proto/gen/messages.ts";
+import {
+  ActorFeed,
+  ActorStatus,
+  ActorStep,
+  RecordedLine,
+  RecordedSpan,
+  RecordingPart,
+} from "../../proto/gen/messages.ts";
+import { lengthDelimited, ListWriter } from "../../proto/list-writer.ts";
 import { ActorStates } from "./actor-states.ts";
 import { framed } from "./seal.ts";
 
@@ -19,15 +28,34 @@ import { framed } from "./seal.ts";
  * 1 KiB in memory, comes on top.
  */
 export const ringBytesMax = 4 * 1024 * 1024;
-/** A piece of this size compresses to about a tenth, in a millisecond. */
+/** A piece of this size compresses to less than a tenth, in half a millisecond. */
 const pieceBytes = 256 * 1024;
+/** Steps are so alike that zstd's default level (3) takes twice the time for no fewer bytes. */
+const compression = { params: { [constants.ZSTD_c_compressionLevel]: 1 } };
+
+/** Steps of this many milliseconds are joined to one feed message, as for a listener. */
+const messageMs = 50;
+/** Bytes of the steps of one feed message; a larger step is alone in its message. */
+const messageBytesMax = 64 * 1024;
 
 /** Fields of RecordingPart. */
 const Field = { feed: 2, line: 4, span: 5 } as const;
+/** Field of ActorFeed. */
+const stepsField = 5;
+const noSteps = { length: 0, bytes: 0 };
 
 export class RecordingRing {
   readonly bytesMax: number;
   #process = "";
+  #hostname = "";
+  #sequence = 0;
+  /** The steps of the feed message that is not complete yet. */
+  #steps = new ListWriter(ActorStep, stepsField);
+  #stepBytes = 0;
+  #firstMs = 0;
+  #lastMs = 0;
+  /** Actors that have ended in it. */
+  readonly #ended = new Set<string>();
   #pieces: Uint8Array[] = [];
 
   #packedBytes = 0;
@@ -43,25 +71,57 @@ export class RecordingRing {
 
   /** Bytes that are kept, without the states. */
   get bytes(): number {
-    return this.#packedBytes + this.#openBytes;
+    return this.#packedBytes + this.#openBytes + this.#stepBytes;
   }
 
-  /** RR1 */
-  ready(): boolean {
-    return true;
-  }
-
+  /** A message of the feed, such as a part of its snapshot; the steps that follow belong to its process. */
   onFeed(feed: ActorFeed): void {
+    this.#completeMessage();
     this.#process = feed.process;
-    this.#add(() => RecordingPart.create({ feed }));
+    this.#hostname = feed.hostname;
+    this.#sequence = feed.sequence;
+    this.#add(() => RecordingPart.encode(RecordingPart.create({ feed })));
+  }
+
+  /** The step after those and the messages before. RR1, RR3, RR4 */
+  onStep(step: ActorStep): void {
+    try {
+      const { actor, atMs, status } = step;
+      const isDue = atMs - this.#firstMs >= messageMs || atMs < this.#firstMs;
+      // An actor and a later one with its id are in different messages.
+      if (isDue || this.#ended.has(actor)) this.#completeMessage();
+      const before = this.#steps.mark();
+      let bytes = this.#steps.add(step);
+      if (before.length > 0 && before.bytes + bytes > messageBytesMax) {
+        this.#steps.truncate(before);
+        this.#completeMessage();
+        bytes = this.#steps.add(step);
+      }
+      if (this.#steps.length === 1) this.#firstMs = atMs;
+      this.#lastMs = atMs;
+      this.#stepBytes += bytes;
+      if (status !== ActorStatus.ACTOR_ACTIVE) this.#ended.add(actor);
+    } catch {
+      // The writer may have half a step.
+      this.#steps = new ListWriter(ActorStep, stepsField);
+      this.#stepBytes = 0;
+      this.#ended.clear();
+      this.onMissing();
+    }
+  }
+
+  /** A step that cannot be shown is missing: the number of its message is, too. */
+  onMissing(): void {
+    this.#completeMessage();
+    this.#sequence += 1;
   }
 
   addLine(line: Omit<RecordedLine, "process">): void {
-    this.#add(() => RecordingPart.create({ line: RecordedLine.create(line) }));
+    this.#add(() => RecordingPart.encode(RecordingPart.create({ line: RecordedLine.create(line) })));
   }
 
   addSpan(span: Omit<RecordedSpan, "process">): void {
-    this.#add(() => RecordingPart.create({ span: RecordedSpan.create(span) }));
+    this.#add(() => RecordingPart.encode(RecordingPart.create({ span: RecordedSpan.create(span) })));
   }
 
   /** Encoded RecordingParts, without head and end, from `sinceMs` on. RR2 */
@@ -74,6 +134,7 @@ export class RecordingRing {
       if (!states.isKnown) return;
       for (const feed of states.snapshot()) yield RecordingPart.encode(RecordingPart.create({ feed }));
     };
+    this.#completeMessage();
     // A copy: the ring goes on while its reader waits.
     const newest = Buffer.concat(this.#open);
     const raws = [...this.#pieces.map((packed) => () => zstdDecompressSync(packed)), () => newest];
@@ -111,10 +172,28 @@ export class RecordingRing {
     });
   }
 
-  /** RR3 */
-  #add(create: () => RecordingPart): void {
+  #completeMessage(): void {
+    if (this.#steps.length === 0) return;
+    const steps = this.#steps.encoded();
+    const ended = [...this.#ended];
+    this.#steps.truncate(noSteps);
+    this.#stepBytes = 0;
+    this.#ended.clear();
+    this.#sequence += 1;
+    const [process, hostname, sequence, atMs] = [this.#process, this.#hostname, this.#sequence, this.#lastMs];
+    this.#add(() => {
+      // In the order of the fields.
+      const before = ActorFeed.encode(ActorFeed.create({ process, sequence, atMs }));
+      const after = ActorFeed.encode(ActorFeed.create({ ended, hostname }));
+      const tag = lengthDelimited(Field.feed, before.length + steps.length + after.length);
+      return Buffer.concat([tag, before, steps, after]);
+    });
+  }
+
+  /** `encode` returns a RecordingPart. RR3 */
+  #add(encode: () => Uint8Array): void {
     try {
-      const frame = framed(RecordingPart.encode(create()));
+      const frame = framed(encode());
       this.#open.push(frame);
       this.#openBytes += frame.length;
       if (this.#openBytes >= pieceBytes) this.#pack();
@@ -128,7 +207,7 @@ export class RecordingRing {
     // Taken out first: a piece that cannot be compressed is dropped, and not tried again with each line.
     this.#open = [];
     this.#openBytes = 0;
-    const packed = zstdCompressSync(Buffer.concat(open));
+    const packed = zstdCompressSync(Buffer.concat(open), compression);
     this.#pieces.push(packed);
     this.#packedBytes += packed.length;
     while (this.#packedBytes > this.bytesMax && this.#pieces.length > 1) this.#dropOldest();

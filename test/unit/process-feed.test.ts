@@ -1,9 +1,17 @@
 import test from "ava";
 import { assign } from "xstate";
-import { createProcessFeed, type FeedListener, type ProcessFeed } from "../../actors/inspection/process-feed.ts";
+import { createProcessFeed, type FeedListener } from "../../actors/inspection/process-feed.ts";
 import { messageBytesMax } from "../../actors/inspection/feed-line.ts";
 import { chart, effect } from "../../machines/chart.ts";
-import { ActorFeed, ActorSelection, ActorStatus, type ActorState, type ActorStep } from "../../proto/gen/messages.ts";
+import {
+  ActorFeed,
+  ActorSelection,
+  ActorStatus,
+  type ActorState,
+  ActorStep,
+  RecordingPart,
+} from "../../proto/gen/messages.ts";
+import { RecordingRing } from "../../runtime/recording/ring.ts";
 import { Host, type HostedActor } from "../../runtime/host.ts";
 import { SimClock } from "../../runtime/sim/clock.ts";
 import { SimRandom } from "../../runtime/sim/random.ts";
@@ -48,7 +56,7 @@ type Counter = HostedActor<typeof counterMachine>;
 interface World {
   readonly clock: SimClock;
   readonly host: Host;
-  readonly feed: ProcessFeed;
+  readonly feed: ReturnType<typeof createProcessFeed>;
   start(id: string): Counter;
 }
 
@@ -190,6 +198,47 @@ test("without a listener nothing observes the host, and none of its timers runs 
   t.is(host.look("counter/1"), undefined);
   clock.advance(1_000);
   t.deepEqual(listener.feeds, []);
+});
+
+test("a recorder gets the actors at once and each step as it happens, with the same messages as a listener (PF4)", (t) => {
+  const { clock, host, feed, start } = newWorld();
+  const first = start("counter/1");
+  first.send(count());
+  const seen: (ActorFeed | ActorStep)[] = [];
+  const recording = feed.record({
+    onFeed: (message) => seen.push(message),
+    onStep: (step) => seen.push(step),
+    onMissing: () => t.fail("each step can be shown"),
+  });
+  t.deepEqual(
+    seen.map((message) => "snapshot" in message && message.snapshot?.actors.map(({ context }) => context)),
+    [[`{"count":1}`]],
+  );
+  const listener = new Listener();
+  const handle = feed.listen(everything, listener);
+  clock.advance(50);
+  first.send(count(2));
+  t.is(seen.length, 2, "no timer has to fire");
+  start("counter/2").send({ type: "ended" });
+  clock.advance(50);
+  const steps = seen.slice(1).map((message) => ActorStep.create(message as ActorStep));
+  t.deepEqual(
+    steps.map(({ actor, event, context, timers }) => [actor, event, context, timers.length]),
+    [
+      ["counter/1", "counted", `{"count":3}`, 1],
+      ["counter/2", "xstate.init", `{"count":0}`, 1],
+      ["counter/2", "ended", "", 0],
+    ],
+  );
+  t.deepEqual(steps, listener.steps);
+  handle.close();
+  t.not(host.look("counter/1"), undefined, "the recorder is left");
+  first.send(count());
+  t.is(seen.length, 5);
+  recording.unsubscribe();
+  t.is(host.look("counter/1"), undefined);
+  first.send(count());
+  t.is(seen.length, 5);
 });
 
 test("a selection has actors by id or by kind", (t) => {
@@ -436,14 +485,23 @@ test("FL4: a step that is too large for a message is shown without its context, 
   const actor = host.start(textMachine, "text/1", { text: "" }, { effects: {} });
   const listener = new Listener();
   feed.listen(everything, listener);
+  const ring = new RecordingRing();
+  feed.record(ring);
   clock.advance(50);
+  actor.send({ type: "told", text, own: text });
   actor.send({ type: "told", text, own: text });
   actor.send({ type: "told", text: "short", own: "" });
   clock.advance(50);
-  const [large, next] = listener.steps;
+  const [large, , next] = listener.steps;
   t.is(large?.context, `{"$cut":true}`);
   t.true(large?.fields === JSON.stringify({ own: text }));
   t.like(large, { event: "told", transitions: ["listening#told#0"], states: ["listening"] });
   t.is(next?.context, `{"text":"short"}`);
   t.true(Math.max(...sizes(listener)) <= messageBytesMax);
+  const kept = Array.from(ring.parts(0), (part) => RecordingPart.decode(part).feed as ActorFeed);
+  t.deepEqual(
+    kept.flatMap(({ steps }) => steps),
+    listener.steps.map((step) => ActorStep.decode(ActorStep.encode(step))),
+  );
+  t.true(Math.max(...kept.map((each) => ActorFeed.encode(each).length)) <= messageBytesMax);
 });

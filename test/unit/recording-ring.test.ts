@@ -6,6 +6,8 @@ import {
   ActorFeed,
   ActorSnapshot,
   ActorState,
+  ActorStatus,
+  ActorStep,
   RecordedLine,
   RecordedSpan,
   RecordingPart,
@@ -16,7 +18,7 @@ import { recordSpan, recordingLogger, type FinishedSpan } from "../../runtime/re
 import { RecordingRing } from "../../runtime/recording/ring.ts";
 import { actorsAt, overview } from "../../runtime/recording/timeline.ts";
 import { TimelineIndex } from "../../runtime/recording/timeline-index.ts";
-import { madeFeeds, stateOf } from "../fixtures/feed-history.ts";
+import { madeFeeds, stateOf, stepOf } from "../fixtures/feed-history.ts";
 import { quietLog } from "../support/page-client.ts";
 
 const fromMs = 1_700_000_000_000;
@@ -29,6 +31,8 @@ function indexOf(feeds: Iterable<ActorFeed>): TimelineIndex {
   for (const feed of feeds) index.append(feed);
   return index;
 }
+
+const encodedStep = (step: ActorStep): string => Buffer.from(ActorStep.encode(step)).toString("latin1");
 
 const feedsIn = (parts: readonly RecordingPart[]): ActorFeed[] =>
   parts.flatMap(({ feed }) => (feed === null ? [] : [feed]));
@@ -89,6 +93,53 @@ test("the states that a ring begins with are read in parts that fit a message on
   const sequences = feedsIn(read).map(({ sequence }) => sequence);
   t.true(sequences.length > 2);
   t.is(sequences.at(-1), count);
+});
+
+test("steps given one by one are kept like messages, in the order of their numbers", (t) => {
+  const ring = new RecordingRing();
+  const [snapshot, ...rest] = madeFeeds({ processes: 1, actors: 20, steps: 5_000, fromMs, toMs: fromMs + 10_000 });
+  ring.onFeed(snapshot as ActorFeed);
+  const steps = rest.flatMap((feed) => feed.steps);
+  for (const step of steps) ring.onStep(step);
+  t.true(ring.bytes > 0);
+  const kept = feedsIn(partsOf(ring));
+  t.true(kept.length > 100 && kept.length < 300, `${kept.length} messages for 10 s`);
+  t.deepEqual(
+    kept.map(({ process, hostname, sequence }) => [process, hostname, sequence]),
+    kept.map((_, at) => ["manager-m0", "host-manager-m0", at + 1] as const),
+  );
+  t.deepEqual(kept.flatMap((feed) => feed.steps).map(encodedStep), steps.map(encodedStep));
+  for (const { atMs, steps: few } of kept.slice(1)) t.is(atMs, few.at(-1)?.atMs ?? 0);
+  t.deepEqual(partsOf(ring), partsOf(ring), "a read changes nothing");
+});
+
+test("an actor that ends and a later one with its id are in different messages", (t) => {
+  const ring = new RecordingRing();
+  ring.onFeed(ActorFeed.create({ process: "manager-m0", sequence: 7 }));
+  ring.onStep(stepOf("task/t1", 5, fromMs));
+  ring.onStep(ActorStep.patch(stepOf("task/t1", 6, fromMs), { status: ActorStatus.ACTOR_DONE }));
+  ring.onStep(stepOf("task/t2", 1, fromMs));
+  ring.onStep(stepOf("task/t1", 1, fromMs));
+  t.deepEqual(
+    feedsIn(partsOf(ring)).map(({ sequence, steps, ended }) => [sequence, steps.map(({ number }) => number), ended]),
+    [
+      [7, [], []],
+      [8, [5, 6, 1], ["task/t1"]],
+      [9, [1], []],
+    ],
+  );
+});
+
+test("RR3: a step that cannot be kept is a gap in the numbers, and the ring goes on", (t) => {
+  const ring = new RecordingRing();
+  ring.onFeed(ActorFeed.create({ process: "manager-m0", sequence: 1 }));
+  ring.onStep(stepOf("task/t1", 1, fromMs));
+  t.notThrows(() => ring.onStep(ActorStep.patch(stepOf("task/t1", 2, fromMs), { timers: [null as never] })));
+  ring.onStep(stepOf("task/t1", 3, fromMs));
+  ring.onMissing();
+  ring.onStep(stepOf("task/t1", 5, fromMs));
+  const kept = feedsIn(partsOf(ring)).map(({ sequence, steps }) => [sequence, ...steps.map(({ number }) => number)]);
+  t.deepEqual(kept, [[1], [3, 3], [5, 5]]);
 });
 
 test("a read from a moment on begins with the states of that moment", (t) => {
