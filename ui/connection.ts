@@ -1,4 +1,5 @@
 /** The page's WebSocket: calls over it, and new connections after it was lost. */
+import { backoffMs, type Backoff } from "../lib/backoff.ts";
 import { UiHello, UiRequest, UiResponse, type MethodDescriptor } from "../proto/gen/page.ts";
 
 export type Link =
@@ -14,9 +15,8 @@ export interface CallEvents<Response> {
   onEnd(status: number, error: string): void;
 }
 
-/** Milliseconds before a new connection: doubled each time, up to a wait that an operator who watches accepts. */
-const retryMsMin = 500;
-const retryMsMax = 10_000;
+/** Before a new connection: soon at first, then up to a wait that an operator who watches accepts. */
+const reconnecting: Backoff = { stepMs: 500, msMax: 10_000 };
 /** Statuses of a request without a session: the server checks the cookie of each file. */
 const refusals: readonly number[] = [401, 403];
 
@@ -25,7 +25,8 @@ export class Connection {
   #socket: WebSocket | null = null;
   #calls = new Map<number, { readonly take: (bytes: Uint8Array) => void; readonly end: CallEvents<never>["onEnd"] }>();
   #nextCall = 1;
-  #retryMs = retryMsMin;
+  /** Connections in a row without a hello. */
+  #failures = 0;
   #logsIn = false;
 
   constructor(onLink: (link: Link) => void) {
@@ -47,7 +48,7 @@ export class Connection {
 
   #take(response: UiResponse): void {
     if (response.call === 0) {
-      this.#retryMs = retryMsMin;
+      this.#failures = 0;
       const hello = UiHello.decode(response.message);
       this.#logsIn = hello.canLogOut;
       this.#onLink({ state: "live", hello });
@@ -63,7 +64,8 @@ export class Connection {
   async #lost(reason: string): Promise<void> {
     this.#socket = null;
     this.#calls.clear();
-    const retryAtMs = Date.now() + this.#retryMs;
+    this.#failures += 1;
+    const retryAtMs = Date.now() + backoffMs(reconnecting, this.#failures);
     this.#onLink({ state: "lost", retryAtMs, reason });
     // A browser does not tell why a WebSocket was refused, but it does for a file.
     const refused = await fetch(window.location.pathname, { method: "HEAD", cache: "no-store" }).then(
@@ -75,7 +77,6 @@ export class Connection {
       return;
     }
     setTimeout(() => this.#open(), Math.max(0, retryAtMs - Date.now()));
-    this.#retryMs = Math.min(this.#retryMs * 2, retryMsMax);
   }
 
   /** A call that ends with the connection, without `onEnd`. Returns a function that cancels it. */

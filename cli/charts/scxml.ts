@@ -14,6 +14,7 @@
  */
 import { allStates, isInner, type NamedData, type StateData, type TransitionData } from "./chart-data.ts";
 import { assert } from "../../lib/assert.ts";
+import { escaped, escapedText } from "../../lib/escaped.ts";
 
 const namespace = "urn:muster:chart";
 /** Added to ids of states that only the document has; no key of a chart ends so. */
@@ -37,11 +38,6 @@ function element(
 ): Element {
   return { name, attributes, children, text };
 }
-
-const marks: Readonly<Record<string, string>> = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" };
-const escaped = (text: string): string => text.replaceAll(/[&<>"]/g, (mark) => marks[mark] ?? mark);
-/** Text may contain quotation marks. */
-const escapedText = (text: string): string => text.replaceAll(/[&<>]/g, (mark) => marks[mark] ?? mark);
 
 function* linesOf({ name, attributes, children, text }: Element): Iterable<string> {
   const start = `<${name}${Object.entries(attributes)

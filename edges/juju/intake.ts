@@ -9,14 +9,12 @@ import type { Duplex } from "node:stream";
 import type { WebSocket } from "ws";
 import type { Admission } from "../grpc/admission/admission.ts";
 import type { ByteHolder } from "../grpc/admission/byte-budget.ts";
+import { strangersFactor } from "../grpc/admission/http-strangers.ts";
 import { UnfinishedMessage } from "./unfinished-message.ts";
 import { largeMessageBytes, loginMessageBytesMax, tooLargeCode } from "./wire/limits.ts";
 
 /** A frame's header with its mask, rounded up. */
 const headerBytesMax = 14;
-/** Before login, each byte counts this many times: a message may come in fragments of one byte, each of which costs its header
- *  and about 150 bytes of memory. */
-const strangersFactor = 8;
 /** Time for the client to read the close frame, in milliseconds. */
 const lingerMs = 1_000;
 

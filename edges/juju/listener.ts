@@ -9,22 +9,20 @@
  * L1: a new server certificate does not affect open connections, except logins by certificates whose root is no longer
  *     trusted.
  * L2: no client waits for another: each connection has its own limits, and the number of connections is limited.
- * L3: connections without a login have small budgets, and never displace one with a login (`../grpc/admission/limits.ts`).
+ * L3: connections without a login have small budgets, and never displace one with a login (`../grpc/admission/limits.ts`), also
+ *     while they send plain requests (`../grpc/admission/http-strangers.ts`).
  */
-import type { IncomingMessage } from "node:http";
-import { createServer, type Server } from "node:https";
+import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
 import type { TLSSocket } from "node:tls";
 import { WebSocketServer, type WebSocket } from "ws";
 import type { Telemetry } from "../../runtime/ports/index.ts";
 import type { Admission } from "../grpc/admission/admission.ts";
-import { Crowd, type Member } from "../grpc/admission/crowd.ts";
-import { sourceOf } from "../../runtime/source-of.ts";
-import { Entrance } from "../grpc/admission/entrance.ts";
+import { HttpStrangers } from "../grpc/admission/http-strangers.ts";
+import { createHttpsPort, refuseUpgrade, type HttpsPort } from "../grpc/admission/https-port.ts";
 import { callerOf } from "../grpc/caller.ts";
 import { CertifiedConnections } from "../grpc/certified-connections.ts";
 import { isVouchedFor } from "../grpc/cross-signed.ts";
-import { ListenError } from "../grpc/listener.ts";
 import type { Caller, Membership } from "../grpc/roles.ts";
 import type { Arrival, ConnectionParts, Wire } from "./connection.ts";
 import { Connection } from "./connection.ts";
@@ -72,27 +70,15 @@ export interface JsonListener {
   close(graceMs: number): Promise<void>;
 }
 
-/** For the TLS handshake; the connection's chart limits the time of the upgrade. */
-const tlsHandshakeMs = 10_000;
-const keepAliveMs = 30_000;
-/** Interval between checks for upgrade requests that arrive too slowly, in milliseconds. */
-const headersCheckMs = 2_000;
-
-/** A connection that has not logged in. */
-interface Stranger extends Member {
-  readonly socket: Duplex;
-  readonly source: string;
-}
+/** For the TLS handshake, and for each request; the connection's chart limits the time after the upgrade. */
+const requestTimeoutMs = 10_000;
+/** Time of an idle connection between requests; each answer closes its connection. */
+const idleTimeoutMs = 5_000;
 
 /** A client that has presented a certificate. */
 interface CertifiedClient {
   readonly caller: Caller;
   readonly connection: Connection;
-}
-
-interface Port {
-  readonly server: Server;
-  readonly entrance: Entrance;
 }
 
 type Place = Pick<Arrival, "scope" | "refusal"> & {
@@ -140,9 +126,8 @@ export async function listenJson(options: JsonListenerOptions): Promise<JsonList
     clientTracking: false,
   });
   const connections = new Map<Duplex, Connection>();
-  const strangers = new Crowd<Stranger>(limits.anonymousMax);
+  const strangers = new HttpStrangers(admission, "json");
   const intakes = new Map<Duplex, Intake>();
-  const strangersBySocket = new WeakMap<Duplex, Stranger>();
   let credentials = options.credentials;
   // The identity of each login also checks that the node still exists.
   const membership: Membership = {
@@ -154,7 +139,7 @@ export async function listenJson(options: JsonListenerOptions): Promise<JsonList
     clock: parts.clock,
     membership,
     rootPem: credentials.acceptedPem,
-    handshakeTimeoutMs: tlsHandshakeMs,
+    handshakeTimeoutMs: requestTimeoutMs,
     end: ({ connection }) => connection.certificateEnded(),
   });
   let count = 0;
@@ -164,30 +149,11 @@ export async function listenJson(options: JsonListenerOptions): Promise<JsonList
   const sweep = setInterval(() => {
     for (const intake of intakes.values()) if (intake.isStalled()) intake.expire();
   }, limits.knownSweepMs).unref();
-  const displace = (displaced: Stranger | null): void => {
-    if (displaced === null) return;
-    refusals.count("json", "anonymous-limit", displaced.source);
-    displaced.socket.destroy();
-  };
-  const welcome = (socket: Duplex): void => {
-    const stranger = strangersBySocket.get(socket);
-    if (stranger !== undefined) strangers.remove(stranger.source, stranger);
-  };
-  const onSecure = (socket: TLSSocket): void => {
-    if (isClosing) return void socket.destroy();
-    const stranger: Stranger = { socket, source: sourceOf(socket.remoteAddress ?? ""), isServed: false };
-    strangersBySocket.set(socket, stranger);
-    socket.once("close", () => welcome(socket));
-    displace(strangers.add(stranger.source, stranger, limits.anonymousPerAddressMax));
-    // Ends connections that stay silent; after the upgrade, the connection's chart does.
-    socket.setTimeout(tlsHandshakeMs, () => socket.destroy());
-  };
-
   const onUpgrade = (request: IncomingMessage, socket: Duplex, head: Buffer): void => {
     const tls = socket as TLSSocket;
-    tls.setTimeout(0);
     const place = placeOf(request.url ?? "/", parts.clusterId());
-    const refuse = (status: string): void => void socket.end(`HTTP/1.1 ${status}\r\nConnection: close\r\n\r\n`);
+    const refuse = (status: string): void =>
+      refuseUpgrade(socket, `HTTP/1.1 ${status}\r\nConnection: close\r\ncontent-length: 0\r\n\r\n`);
     if (place === null) return refuse("404 Not Found");
     const { origin, host = "" } = request.headers;
     if (origin !== undefined && !isAllowedOrigin(origin, host, origins)) {
@@ -195,14 +161,9 @@ export async function listenJson(options: JsonListenerOptions): Promise<JsonList
       return refuse("403 Forbidden");
     }
     if (isClosing) return refuse("503 Service Unavailable");
-    if (connections.size >= connectionsMax) {
-      // The new connection is among them, and is displaced last.
-      const displaced = strangers.size > 1 ? strangers.displace() : null;
-      if (displaced === null || displaced.socket === socket) {
-        refusals.count("json", "known-limit", tls.remoteAddress ?? "");
-        return refuse("503 Service Unavailable");
-      }
-      displace(displaced);
+    if (connections.size >= connectionsMax && !strangers.makeRoomFor(socket)) {
+      refusals.count("json", "known-limit", tls.remoteAddress ?? "");
+      return refuse("503 Service Unavailable");
     }
     const caller = callerOf(tls, credentials.acceptedPem);
     const { peer } = caller;
@@ -241,68 +202,53 @@ export async function listenJson(options: JsonListenerOptions): Promise<JsonList
           }
         : null;
       const onLogin = (): void => {
-        welcome(socket);
+        strangers.welcome(socket);
         intake.becomeKnown();
       };
       serve(websocket, socket, connection, { intake, onLogin, log });
     });
   };
 
-  const ports: Port[] = [];
-  const openPort = async ({ host, port }: JsonAddress, flag: string, requestCert: boolean): Promise<number> => {
-    const server = createServer({
-      ...secureContext(credentials),
+  const onRequest = (request: IncomingMessage, response: ServerResponse): void => {
+    const { origin, host = "" } = request.headers;
+    if (origin !== undefined && !isAllowedOrigin(origin, host, origins))
+      return void response.writeHead(403, { connection: "close" }).end();
+    if (answersWebLogin(request, response, parts) || answersRegistration(request, response, registering)) return;
+    response.writeHead(426, { "content-type": "text/plain", connection: "close" }).end("this is a WebSocket API\n");
+  };
+
+  const ports: HttpsPort[] = [];
+  const openPort = async (address: JsonAddress, flag: string, requestCert: boolean): Promise<number> => {
+    const port = createHttpsPort({
+      ...address,
+      name: "the JSON API",
+      flag,
+      label: "json",
+      context: secureContext(credentials),
       requestCert,
-      rejectUnauthorized: false,
-      handshakeTimeout: tlsHandshakeMs,
-      // Not a list: each socket keeps a copy of it, and with the copy the 64 KiB that Node cut it from.
-      ALPNCallback: ({ protocols }) => (protocols.includes("http/1.1") ? "http/1.1" : undefined),
-      headersTimeout: tlsHandshakeMs,
-      connectionsCheckingInterval: headersCheckMs,
-    });
-    const entrance = new Entrance(server, {
-      port: "json",
       admission,
-      handshakeTimeoutMs: tlsHandshakeMs,
-      keepAliveMs,
+      strangers,
+      requestTimeoutMs,
+      idleTimeoutMs,
     });
-    server.on("clientError", (_error, socket) => socket.destroy());
-    server.on("request", (request, response) => {
-      const { origin, host = "" } = request.headers;
-      if (origin !== undefined && !isAllowedOrigin(origin, host, origins))
-        return void response.writeHead(403, { connection: "close" }).end();
-      if (answersWebLogin(request, response, parts) || answersRegistration(request, response, registering)) return;
-      response.writeHead(426, { "content-type": "text/plain", connection: "close" }).end("this is a WebSocket API\n");
-    });
-    server.on("secureConnection", onSecure);
-    server.on("upgrade", onUpgrade);
-    await new Promise<void>((resolve, reject) => {
-      entrance.server.once("error", (error: NodeJS.ErrnoException) => {
-        const how =
-          error.code === "EADDRINUSE"
-            ? `stop the process that uses the port, or choose another with ${flag}`
-            : error.message;
-        reject(new ListenError(`the JSON API cannot listen on ${host}:${port}: ${how}`, { cause: error }));
-      });
-      entrance.server.listen({ host, port }, resolve);
-    });
-    ports.push({ server, entrance });
-    const address = entrance.server.address();
-    return typeof address === "object" && address !== null ? address.port : port;
+    port.server.on("request", (request, response) =>
+      strangers.handle(request, response, () => onRequest(request, response)),
+    );
+    port.server.on("upgrade", onUpgrade);
+    const listening = await port.listen();
+    ports.push(port);
+    return listening;
   };
   const shut = (): void => {
     clearInterval(sweep);
     certified.close();
-    for (const { server, entrance } of ports) {
-      entrance.close();
-      server.close();
-    }
+    for (const each of ports) each.close();
   };
 
   let port: number;
   let agentPort: number | null = null;
   try {
-    port = await openPort(options, "--json-listen", false);
+    port = await openPort({ host: options.host, port: options.port }, "--json-listen", false);
     if (agents !== null) agentPort = await openPort(agents, "--json-agent-listen", true);
   } catch (error) {
     shut();
@@ -316,7 +262,7 @@ export async function listenJson(options: JsonListenerOptions): Promise<JsonList
     },
     setCredentials: (next) => {
       credentials = next;
-      for (const { server } of ports) server.setSecureContext(secureContext(next));
+      for (const each of ports) each.setContext(secureContext(next));
       certified.setRoots(next.acceptedPem);
     },
     async close(graceMs) {
@@ -332,7 +278,7 @@ export async function listenJson(options: JsonListenerOptions): Promise<JsonList
       await Promise.race([empty, patience]);
       clearTimeout(timer);
       for (const socket of connections.keys()) socket.destroy();
-      for (const { server } of ports) server.closeAllConnections();
+      for (const each of ports) each.closeAllConnections();
     },
   };
 }

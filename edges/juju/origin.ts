@@ -14,6 +14,11 @@ export function parseOrigin(text: string): string | null {
   return url.pathname === "/" && url.search === "" && url.hash === "" && url.username === "" ? url.origin : null;
 }
 
+/** The origin of pages that a server serves under `host`, as in a `Host` header, over TLS; null if it is not a host. */
+export function originOfHost(host: string): string | null {
+  return host !== "" && URL.canParse(`https://${host}`) ? new URL(`https://${host}`).origin : null;
+}
+
 /**
  * Whether to accept a handshake with this `Origin`. The API's own origin is always accepted: the host and port of the `Host`
  * header, over TLS. python-jujuclient sends the whole address that it connects to, with `wss`. `allowed`: from `parseOrigin`.
@@ -24,6 +29,5 @@ export function isAllowedOrigin(origin: string, host: string, allowed: readonly 
   if (url === null) return false;
   // Early Go clients send one with a path.
   if (allowed.includes(url.origin)) return true;
-  const own = URL.canParse(`https://${host}`) ? new URL(`https://${host}`).host : null;
-  return (url.protocol === "https:" || url.protocol === "wss:") && url.host === own;
+  return /^(?:https|wss):$/.test(url.protocol) && originOfHost(url.host) === originOfHost(host);
 }

@@ -1,5 +1,6 @@
 /** Answers over HTTP, with the headers that keep other pages out, and the plain pages that say why something is refused. */
 import type { IncomingMessage, ServerResponse } from "node:http";
+import { escaped } from "../../lib/escaped.ts";
 
 export interface Answer {
   readonly status: number;
@@ -46,12 +47,6 @@ export function refusedUpgrade(status: number, sentence: string): string {
   const headers = { ...commonHeaders, "content-type": "text/plain; charset=utf-8", connection: "close" };
   const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`);
   return `HTTP/1.1 ${status} Refused\r\n${lines.join("")}content-length: ${Buffer.byteLength(sentence)}\r\n\r\n${sentence}`;
-}
-
-const escapes: Readonly<Record<string, string>> = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" };
-
-export function escaped(text: string): string {
-  return text.replace(/[&<>"]/g, (each) => escapes[each] ?? each);
 }
 
 interface PlainPage {

@@ -10,8 +10,10 @@ import type { Subscription } from "../../runtime/ports/index.ts";
 import type { Identity, JsonApi } from "../../runtime/ports/json-api.ts";
 import type { Role } from "../../runtime/user-roles.ts";
 import { bodyOf } from "../juju/http-answers.ts";
+import { originOfHost } from "../juju/origin.ts";
 import type { Tickets } from "../juju/tickets.ts";
-import { escaped, plainPage, sentencePage, type Answer } from "./answers.ts";
+import { escaped } from "../../lib/escaped.ts";
+import { plainPage, sentencePage, type Answer } from "./answers.ts";
 import type { UiSession } from "./backend.ts";
 import { cookieOf, mayHaveCookie, type Door, type Visitor } from "./door.ts";
 import { sessionMs } from "./limits.ts";
@@ -62,7 +64,7 @@ export class LoginDoor implements Door {
 
   /** Any name: a page of another one that leads here has no certificate for it, and no cookie. */
   originOf(host: string): string | null {
-    return host !== "" && URL.canParse(`https://${host}`) ? new URL(`https://${host}`).origin : null;
+    return originOfHost(host);
   }
 
   answer(request: IncomingMessage, { pathname }: URL): Promise<Answer> | Answer | null {

@@ -35,6 +35,7 @@ export async function listenLoopback({ port, command, open, log, limits }: Loopb
   const files = new PageFiles();
   const server = createServer({ headersTimeout: headersTimeoutMs, keepAliveTimeout: idleTimeoutMs });
   server.maxConnections = loopbackConnectionsMax;
+  server.on("clientError", (_error, socket) => socket.destroy());
   await new Promise<void>((resolve, reject) => {
     server.once("error", (error: NodeJS.ErrnoException) => {
       const how =

@@ -8,7 +8,9 @@ import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
 import { WebSocketServer, type ServerOptions, type WebSocket } from "ws";
 import type { Logger } from "../../runtime/ports/index.ts";
+import { plainAddress } from "../../runtime/source-of.ts";
 import { ByteBudget } from "../grpc/admission/byte-budget.ts";
+import { refuseUpgrade } from "../grpc/admission/https-port.ts";
 import { plainPage, refusedUpgrade, send, sentencePage, type Answer } from "./answers.ts";
 import type { Door, Visitor } from "./door.ts";
 import type { PageFiles } from "./files.ts";
@@ -28,6 +30,8 @@ export interface PageServerOptions {
   readonly onPages?: (pages: number) => void;
   /** A page was refused or ended at a limit. */
   readonly onLimit?: (limit: "known-limit" | "known-bytes", address: string) => void;
+  /** Does the work for a request in its turn; at once if absent. `isKnown`: of a browser with a valid cookie. */
+  readonly handle?: (request: IncomingMessage, response: ServerResponse, work: () => void, isKnown: boolean) => void;
   /** A connection has opened a page, and now counts as one of a user. */
   readonly onWelcome?: (socket: Duplex) => void;
 }
@@ -46,8 +50,7 @@ const framed: readonly unknown[] = ["iframe", "frame", "embed", "object"];
 const wrongOrigin = "This page can be used only from its own address, not from another page.";
 const inFrame = "Muster does not run inside of another page: open its address in a window of its own.";
 
-const addressOf = ({ socket }: IncomingMessage): string =>
-  (socket.remoteAddress ?? "").replace(/^::ffff:(?=\d+\.)/, "");
+const addressOf = ({ socket }: IncomingMessage): string => plainAddress(socket.remoteAddress ?? "");
 
 export class PageServer {
   readonly #options: PageServerOptions;
@@ -72,11 +75,11 @@ export class PageServer {
       closeTimeout: this.#limits.closeTimeoutMs,
     };
     this.#websockets = new WebSocketServer(settings);
-    server.on("clientError", (_error, socket) => socket.destroy());
-    server.on(
-      "request",
-      (request: IncomingMessage, response: ServerResponse) => void this.#onRequest(request, response),
-    );
+    server.on("request", (request: IncomingMessage, response: ServerResponse) => {
+      const work = (): void => void this.#onRequest(request, response);
+      if (options.handle === undefined) work();
+      else options.handle(request, response, work, options.door.visitorOf(request) !== null);
+    });
     server.on("upgrade", (request: IncomingMessage, socket: Duplex, head: Buffer) =>
       this.#onUpgrade(request, socket, head),
     );
@@ -159,14 +162,9 @@ export class PageServer {
   }
 
   #onUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void {
-    socket.on("error", () => undefined);
     const visitor = this.#refusalOf(request);
-    if (!("open" in visitor)) {
-      // Otherwise it would wait for the other side, which no time limit covers after an upgrade.
-      socket.once("finish", () => socket.destroy());
-      socket.end(refusedUpgrade(...visitor));
-      return;
-    }
+    if (!("open" in visitor)) return refuseUpgrade(socket, refusedUpgrade(...visitor));
+    socket.on("error", () => undefined);
     this.#options.onWelcome?.(socket);
     this.#websockets.handleUpgrade(request, socket, head, (websocket) => {
       websocket.on("error", () => undefined);

@@ -228,6 +228,6 @@ test("a login ends at once when the user logs out, is disabled, or has another p
   const logout = await fetched(`${base}logout`, { method: "POST", headers: { cookie: third, origin } });
   t.is(logout.status, 303);
   t.regex(logout.headers["set-cookie"]?.[0] ?? "", /=; .*Max-Age=0/);
-  t.is((await left.closed).reason, "logged out");
+  t.is((await left.closed).reason, "this login has ended");
   t.is((await fetched(base, { headers: { cookie: third } })).status, 401);
 });

@@ -213,3 +213,27 @@ test("a connection that sends no whole request is closed in time, and one whose 
   await Promise.all(slow.map(({ closed }) => closed));
   t.true(performance.now() - begun < patient(2 * headersTimeoutMs));
 });
+
+test("TL1: a browser without a login waits when the time of strangers is used up; one with a login does not", async (t) => {
+  const { base, login, listener } = await scene(t, { anonymousTimeShare: 1e-9, anonymousTimeBurstMs: 1e-3 });
+  const cookie = cookieIn(await login("name=ada&password=right"));
+  const opened = async (): Promise<{ ask(headers: string): void; readonly answers: () => number }> => {
+    const socket = connect({ host: "127.0.0.1", port: listener.port, rejectUnauthorized: false });
+    t.teardown(() => socket.destroy());
+    let text = "";
+    socket.on("error", () => undefined).on("data", (data: Buffer) => (text += data.toString("latin1")));
+    await new Promise((resolve) => socket.once("secureConnect", resolve));
+    return {
+      ask: (headers) => socket.write(`GET /door.css HTTP/1.1\r\nhost: ${new URL(base).host}\r\n${headers}\r\n`),
+      answers: () => text.split("HTTP/1.1 200").length - 1,
+    };
+  };
+  const [stranger, user] = [await opened(), await opened()];
+  for (let each = 1; each <= 5; each += 1) {
+    user.ask(`cookie: ${cookie}\r\n`);
+    await until("the user's answer", () => user.answers() === each);
+    if (each <= 2) stranger.ask("");
+    if (each === 1) await until("the stranger's first answer", () => stranger.answers() === 1);
+  }
+  t.is(stranger.answers(), 1);
+});
