@@ -10,7 +10,7 @@
 import { SpanKind, SpanStatusCode, trace, type Link, type Span } from "@opentelemetry/api";
 import type { Clock, Telemetry } from "../runtime/ports/index.ts";
 import { RpcError, Status, type CallContext, type UnaryHandler } from "../runtime/ports/rpc.ts";
-import { inTrace } from "../runtime/telemetry/current-trace.ts";
+import { inTrace } from "../runtime/observation/cause.ts";
 import type { AttributeName, AttributesOf, SpanDeclaration } from "../runtime/telemetry/spans.ts";
 import { contextOf, traceparentOf } from "../runtime/telemetry/tracing.ts";
 import { sentence } from "./sentence.ts";

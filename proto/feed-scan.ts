@@ -136,6 +136,7 @@ const kinds: Readonly<Record<number, Kind>> = {
 
 const contextField = 12;
 const traceField = 14;
+const linkedField = 19;
 const hashedDigits = 8;
 
 /** One for many steps: no object is created for a step. */
@@ -148,6 +149,8 @@ export class StepScan {
   skipped = 0;
   /** A hash of the trace id's first digits; 0 without one. */
   traceHash = 0;
+  /** The same of its linked traces; null without any. */
+  linkedHashes: number[] | null = null;
   /** False: the context is unchanged. */
   hasContext = false;
   /** The states as encoded, in one character for each byte: equal for equal states. */
@@ -209,6 +212,7 @@ export class StepScan {
     this.isUnexpected = false;
     this.skipped = 0;
     this.traceHash = 0;
+    this.linkedHashes = null;
     this.hasContext = false;
     this.states = "";
     this.shape = "";
@@ -252,6 +256,13 @@ export class StepScan {
         const from = reader.pos;
         reader.skip(length);
         this.traceHash = hashOf(bytes, from, Math.min(length, hashedDigits));
+        break;
+      }
+      case (linkedField << 3) | 2: {
+        const length = reader.uint32();
+        const from = reader.pos;
+        reader.skip(length);
+        (this.linkedHashes ??= []).push(hashOf(bytes, from, Math.min(length, hashedDigits)));
         break;
       }
       case 16 << 3:

@@ -24,6 +24,7 @@ import {
 } from "xstate";
 import { ActorSystems, type ActorSystem } from "./actor-systems.ts";
 import { assert } from "../lib/assert.ts";
+import { watchCauses } from "./observation/cause.ts";
 import { StepWatch } from "./observation/step-watch.ts";
 import type { ObservedActor, StepObserver } from "./observation/step.ts";
 import { TableActors } from "./observation/table-actors.ts";
@@ -276,14 +277,22 @@ export class Host {
     return live === undefined ? this.tables.look(id, watch) : watch.look(live.actor);
   }
 
+  /** Wraps what an effect does in a later turn, so that observers see from which actor it comes. */
+  later(act: () => void): () => void {
+    return this.#home.later(act);
+  }
+
   /** Shows each step of every actor, from now on. H3, H6 */
   observe(observer: StepObserver): Subscription {
     this.#observers.add(observer);
+    const causes = watchCauses();
     if (this.#watch === null) this.#startWatching();
     return {
       unsubscribe: () => {
-        this.#observers.delete(observer);
+        if (!this.#observers.delete(observer)) return;
+        causes.unsubscribe();
         if (this.#observers.size > 0) return;
+        this.#watch?.close();
         this.#watch = null;
         this.tables.watch(null);
         this.#systems.inspect(null);

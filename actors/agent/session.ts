@@ -28,7 +28,9 @@ import { durationMs } from "../../proto/time.ts";
 import { assert } from "../../lib/assert.ts";
 import { drawBelow } from "../../lib/backoff.ts";
 import type { HostedActor } from "../../runtime/host.ts";
+import { Causes, inCause, isWatched, type Cause } from "../../runtime/observation/cause.ts";
 import { Status, type RpcChannel, type RpcError } from "../../runtime/ports/rpc.ts";
+import { traceparentOfTask } from "../../runtime/store/change-traces.ts";
 import type { AgentLogs } from "./logs.ts";
 import type { ManagerList } from "./managers.ts";
 import type { AgentPorts, TlsMaterial } from "./ports.ts";
@@ -69,6 +71,15 @@ interface SessionOptions {
   readonly onMessage: (message: SessionMessage) => void;
   readonly onAssignments: (message: AssignmentsMessage) => void;
   readonly onNews: (news: SessionNews) => void;
+}
+
+/** The traces of the tasks that are assigned or changed. A complete list says nothing new of most of them. */
+function causeOf({ changes, type }: AssignmentsMessage): Cause {
+  const causes = new Causes();
+  if (isWatched() && type !== AssignmentsKind.COMPLETE)
+    for (const { assignment } of changes)
+      if (assignment?.task != null) causes.addTrace(traceparentOfTask(assignment.task));
+  return { ...causes.take(), call: "Dispatcher.Assignments" };
 }
 
 /** One attempt with one manager, from dialling to its end. Events of a closed one are ignored. */
@@ -126,7 +137,7 @@ export class SessionActor {
         openStreams: ({ sessionId }) => this.#openStreams(sessionId),
         sendHeartbeat: ({ sessionId }) => this.#heartbeat(sessionId),
         // Deferred out of this transition: it starts actors, which XState warns about inside an action.
-        applyAssignments: ({ message }) => this.#ports.clock.soon(() => onAssignments(message)),
+        applyAssignments: ({ message }) => this.#ports.clock.soon(this.#ports.host.later(() => onAssignments(message))),
         compareDescription: () => this.#compareDescription(),
         endSession: () => this.#end(),
         announce: (news) => onNews(news),
@@ -255,13 +266,10 @@ export class SessionActor {
   #assign(link: Link, message: AssignmentsMessage): void {
     if (link.isClosed) return;
     const { appliesTo, resultsIn, type } = message;
-    this.#actor.send({
-      type: "assignments.received",
-      message,
-      complete: type === AssignmentsKind.COMPLETE,
-      appliesTo,
-      resultsIn,
-    });
+    const complete = type === AssignmentsKind.COMPLETE;
+    inCause(causeOf(message), () =>
+      this.#actor.send({ type: "assignments.received", message, complete, appliesTo, resultsIn }),
+    );
   }
 
   #heartbeat(sessionId: string): void {

@@ -9,7 +9,7 @@ import { healthOf } from "../../machines/driver/health-spec.ts";
 import { ContainerStatus, Task, TaskStatus, TaskState, type Config, type Secret } from "../../proto/gen/messages.ts";
 import { timestampOf } from "../../proto/time.ts";
 import type { HostedActor } from "../../runtime/host.ts";
-import { inTrace } from "../../runtime/telemetry/current-trace.ts";
+import { inOwnTrace } from "../../runtime/observation/cause.ts";
 import { spans } from "../../runtime/telemetry/spans.ts";
 import { traceparentLabel, traceparentOf } from "../../runtime/telemetry/tracing.ts";
 import type { CallTarget } from "./calls.ts";
@@ -71,7 +71,7 @@ export class TaskActor {
       // In earlier states, the error concerns the task's way to this node.
       flaw: state === TaskState.STARTING || state === TaskState.RUNNING ? err : "",
     };
-    this.#actor = inTrace(this.#parent, () =>
+    this.#actor = inOwnTrace(this.#parent, "", () =>
       ports.host.start(agentTaskMachine, `agent-task/${task.id}`, input, this.#owner()),
     );
   }
@@ -127,7 +127,7 @@ export class TaskActor {
   }
 
   #send(event: AgentTaskEvent): void {
-    if (!this.#isStopped) inTrace(this.#parent, () => this.#actor.send(event));
+    if (!this.#isStopped) inOwnTrace(this.#parent, "driver", () => this.#actor.send(event));
   }
 
   /** Trace context of the request that created the task; empty if it was not traced. */

@@ -20,9 +20,10 @@ import type { EffectsOf, HostedActor } from "../../runtime/host.ts";
 import type { TimerHandle } from "../../runtime/ports/index.ts";
 import type { RpcError, Sink } from "../../runtime/ports/rpc.ts";
 import type { Commit, Store } from "../../runtime/store/store.ts";
+import { Causes, inCause } from "../../runtime/observation/cause.ts";
+import { eachChange, traceparentOfTask } from "../../runtime/store/change-traces.ts";
 import { spans } from "../../runtime/telemetry/spans.ts";
 import type { Environment } from "../environment.ts";
-import { traceparentOfTask } from "../orchestration/tracing.ts";
 import { continueSpan, describeSpan, endSpan } from "../tracing.ts";
 
 /** The two kinds of stream differ only in what they write. */
@@ -32,6 +33,12 @@ interface Writer {
   complete(changes: readonly AssignmentChange[], resultsIn: string): void;
   increment(changes: readonly AssignmentChange[], appliesTo: string, resultsIn: string): void;
   readonly sink: Sink<AssignmentsMessage> | Sink<TasksMessage>;
+}
+
+interface Noted {
+  readonly taskIds: Set<string>;
+  readonly volumeIds: Set<string>;
+  readonly causes: Causes;
 }
 
 export type StreamTarget =
@@ -56,7 +63,7 @@ export class AssignmentStream {
   readonly #writer: Writer;
   readonly #onEnd: (stream: AssignmentStream) => void;
   /** Changes since the last message; null when there are none, as for idle nodes. */
-  #noted: { readonly taskIds: Set<string>; readonly volumeIds: Set<string> } | null = null;
+  #noted: Noted | null = null;
   #ended = false;
 
   constructor(
@@ -84,8 +91,10 @@ export class AssignmentStream {
     this.#note().volumeIds.add(id);
   }
 
-  #note(): { readonly taskIds: Set<string>; readonly volumeIds: Set<string> } {
-    return (this.#noted ??= { taskIds: new Set(), volumeIds: new Set() });
+  #note(): Noted {
+    const noted = (this.#noted ??= { taskIds: new Set(), volumeIds: new Set(), causes: new Causes() });
+    noted.causes.note();
+    return noted;
   }
 
   /** Number of changes not sent to the node yet. */
@@ -95,7 +104,8 @@ export class AssignmentStream {
 
   /** To be called at the end of a batch: sends the recorded changes. */
   flush(): void {
-    if (!this.#ended && this.#noted !== null) this.#hosted.send({ type: "changes.noted" });
+    if (this.#ended || this.#noted === null) return;
+    inCause(this.#noted.causes.take(), () => this.#hosted.send({ type: "changes.noted" }));
   }
 
   end(error?: RpcError): void {
@@ -171,7 +181,7 @@ export class AssignmentRouter {
 
   onCommit(commit: Commit): void {
     if (this.#byNode.size === 0) return;
-    for (const change of commit.changes) {
+    eachChange(commit, (change) => {
       if (change.table === "task") {
         const { object, old } = change;
         if (change.action === "remove" || concernsNode(old, object)) this.#note(object.nodeId, object.id, "task");
@@ -182,7 +192,7 @@ export class AssignmentRouter {
         );
         for (const nodeId of nodes) this.#note(nodeId, change.object.id, "volume");
       }
-    }
+    });
   }
 
   stop(): void {

@@ -22,7 +22,7 @@ import { sessionTimes, type SessionEnd } from "../../machines/dispatcher/session
 import { nodeWatchMachine } from "../../machines/dispatcher/node-watch.machine.ts";
 import { readmission } from "../../machines/dispatcher/readmission.ts";
 import { waitOf } from "../../machines/wait-meta.ts";
-import { inTrace } from "../../runtime/telemetry/current-trace.ts";
+import { inTrace } from "../../runtime/observation/cause.ts";
 import { newId } from "../../runtime/ids.ts";
 import type { BusMessage, Random } from "../../runtime/ports/index.ts";
 import { RpcError, Status, type CallContext, type ServiceHandlers, type Sink } from "../../runtime/ports/rpc.ts";

@@ -233,7 +233,7 @@ export class PluginDriver implements TaskDriver {
       return `${this.kind}: cannot record the task on this node: ${sentence(error)}`;
     }
     this.#prepared.delete(task.id);
-    return this.#begin(task.id, record, TaskConfig.patch(config, { env }), null);
+    return this.#begin(task.id, record, TaskConfig.patch(config, { env }), null, task.traceparent);
   }
 
   #begin(
@@ -241,6 +241,7 @@ export class PluginDriver implements TaskDriver {
     record: RunRecord,
     config: TaskConfig,
     before: Awaited<ReturnType<typeof driverTaskRecord>>,
+    traceparent = "",
   ): Run {
     const { plugin } = this.#options;
     const heard: DriverTaskNews[] = [];
@@ -250,7 +251,7 @@ export class PluginDriver implements TaskDriver {
       if (run === null) heard.push(news);
       else this.#hear(run, news);
     };
-    const actor = new DriverTaskActor(this.#ports, { config, plugin, record: before, onNews });
+    const actor = new DriverTaskActor(this.#ports, { config, plugin, record: before, traceparent, onNews });
     run = {
       taskId,
       record,

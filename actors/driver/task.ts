@@ -6,6 +6,7 @@ import {
   type DriverTaskNews,
 } from "../../machines/driver/task.machine.ts";
 import type { TaskConfig } from "../../proto/gen/nomad.ts";
+import { inOwnTrace } from "../../runtime/observation/cause.ts";
 import type { HostedActor } from "../../runtime/host.ts";
 import { isPluginGone, isUnknownTask, type DriverClient } from "../../runtime/ports/plugins.ts";
 import { isRecoverable } from "../../runtime/recoverable.ts";
@@ -22,6 +23,8 @@ interface DriverTaskOptions {
   readonly plugin: DriverPluginActor;
   /** Record of an earlier agent; null for a new task. */
   readonly record: DriverTaskRecord | null;
+  /** W3C trace context of the request that created the task; empty or unset: it was not traced. */
+  readonly traceparent?: string;
   readonly onNews: (news: DriverTaskNews) => void;
 }
 
@@ -93,11 +96,8 @@ export class DriverTaskActor {
     this.#handle = record?.handle ?? null;
     this.#address = record?.address ?? "";
     const before: DriverTaskInput["before"] = record === null ? "new" : record.handle === null ? "doubtful" : "started";
-    this.#actor = ports.host.start(
-      driverTaskMachine,
-      `driver-task/${config.id}`,
-      { taskId: config.id, before },
-      this.#owner(),
+    this.#actor = inOwnTrace(options.traceparent ?? "", "", () =>
+      ports.host.start(driverTaskMachine, `driver-task/${config.id}`, { taskId: config.id, before }, this.#owner()),
     );
   }
 
@@ -138,7 +138,7 @@ export class DriverTaskActor {
 
   #send(event: DriverTaskEvent): void {
     // An answer may arrive after the task was destroyed.
-    if (!this.#isStopped) this.#actor.send(event);
+    if (!this.#isStopped) inOwnTrace(this.#options.traceparent ?? "", "plugin", () => this.#actor.send(event));
   }
 
   #owner(): Owner<typeof driverTaskMachine> {

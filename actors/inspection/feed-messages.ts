@@ -63,7 +63,8 @@ export const stepMessage = (step: ObservedStep, withContext: boolean, skipped: n
 /** A message to be encoded at once: a plain object costs a fraction of `create`. */
 export function stepFields(step: ObservedStep, withContext: boolean, skipped: number): ActorStep {
   const { events, context } = showsOf(step.machine);
-  const [, traceId = "", spanId = ""] = step.traceparent === "" ? [] : step.traceparent.split("-");
+  const { call, linked, linkedMore, traceparent } = step.cause;
+  const [, traceId = "", spanId = ""] = traceparent === "" ? [] : traceparent.split("-");
   return {
     actor: step.id,
     machine: step.machine.id,
@@ -83,8 +84,13 @@ export function stepFields(step: ObservedStep, withContext: boolean, skipped: nu
     unexpected: step.unexpected,
     source: step.source,
     skipped,
+    linkedTraceIds: linked.length === 0 ? noNames : linked.map((each) => each.split("-", 2)[1] ?? ""),
+    linkedMore,
+    call: step.source === "" ? call : "",
   };
 }
+
+const noNames: readonly string[] = [];
 
 /** UTF-8 of one character of a name, at most. */
 const charBytes = 3;
@@ -100,16 +106,18 @@ const timersBytes = (timers: readonly ArmedTimer[]): number =>
 
 /** At least the bytes of the encoded step, without encoding it. */
 export function stepBytes(step: ActorStep): number {
-  const { actor, machine, event, source, traceId, spanId } = step;
+  const { actor, machine, event, source, traceId, spanId, call } = step;
   return (
     frameBytes +
-    (actor.length + machine.length + event.length + source.length + traceId.length + spanId.length) * charBytes +
+    (actor.length + machine.length + event.length + source.length + traceId.length + spanId.length + call.length) *
+      charBytes +
     Buffer.byteLength(step.fields) +
     Buffer.byteLength(step.context) +
     namesBytes(step.states) +
     namesBytes(step.transitions) +
     namesBytes(step.guards) +
     namesBytes(step.effects) +
+    namesBytes(step.linkedTraceIds) +
     timersBytes(step.timers)
   );
 }

@@ -10,7 +10,7 @@ import { ledgerMachine, type AppendRefusal, type LedgerEvent } from "../../machi
 import type { RefusalCode } from "../../machines/ledger/proposals.ts";
 import { Failure, ProposeOk, ProposeReply, ProposeRequest } from "../../proto/gen/messages.ts";
 import { assert } from "../../lib/assert.ts";
-import { inTrace } from "../../runtime/telemetry/current-trace.ts";
+import { Causes, currentCause, inCause, isWatched, type Cause } from "../../runtime/observation/cause.ts";
 import { ErrorCode } from "../../runtime/error-codes.ts";
 import { newId } from "../../runtime/ids.ts";
 import type { AppendOutcome, Log, Subscription } from "../../runtime/ports/index.ts";
@@ -24,6 +24,7 @@ import * as subjects from "../../runtime/subjects.ts";
 import { spans as declared } from "../../runtime/telemetry/spans.ts";
 import { busMessage } from "../bus-message.ts";
 import type { Environment, Running } from "../environment.ts";
+import { callOf, tracesOfProposal } from "./causes.ts";
 import { aloneHeaderBytesMax, causesOf, headerBytesMax, startAppendSpan, transactionRecord } from "./record.ts";
 import { describeSpan, endSpan, startSpan } from "../tracing.ts";
 
@@ -94,6 +95,8 @@ interface Waiting {
   deadline: number;
   readonly span: Span | null;
   readonly since: number;
+  /** The call with which it came, for those who watch. */
+  readonly call: string;
 }
 
 interface UnderWay {
@@ -165,16 +168,23 @@ export function startLedger(env: Omit<Environment, "proposer" | "times">, parts:
     if (onDrained !== null && queue.length === 0 && batch === null) onDrained();
   };
 
+  /** The cause of work for these proposals together. */
+  const causeOf = (proposals: readonly Waiting[]): Cause => {
+    const causes = new Causes();
+    if (!isWatched()) return causes.take();
+    const [first] = proposals;
+    for (const { request } of proposals)
+      for (const trace of tracesOfProposal(request, (id) => replica.get("task", id))) causes.addTrace(trace);
+    return { ...causes.take(), call: first === undefined ? "" : callOf(first.request) || first.call };
+  };
+
   /** Sends an event after the current turn, so that proposals of the same moment go into one append. */
   const signalWork = (): void => {
     if (isSignalled || queue.length === 0) return;
     isSignalled = true;
     clock.soon(() => {
       isSignalled = false;
-      // Work of several requests belongs to no single trace.
-      const [first, ...others] = queue;
-      const traceparent = others.length > 0 ? "" : (first?.request.traceparent ?? "");
-      if (first !== undefined) inTrace(traceparent, () => send({ type: "work.arrived" }));
+      if (queue.length > 0) inCause(causeOf(queue), () => send({ type: "work.arrived" }));
     });
   };
 
@@ -218,6 +228,7 @@ export function startLedger(env: Omit<Environment, "proposer" | "times">, parts:
         deadline,
         span,
         since: clock.monotonic(),
+        call: currentCause().call,
       };
       byId.set(request.id, waiting);
       queue.push(waiting);
@@ -251,7 +262,12 @@ export function startLedger(env: Omit<Environment, "proposer" | "times">, parts:
     lookIfDrained();
   };
 
-  const append = (attempt: number, data: Uint8Array, span: Span | null = null): void => {
+  const append = (
+    attempt: number,
+    data: Uint8Array,
+    span: Span | null = null,
+    taken: readonly Waiting[] = [],
+  ): void => {
     const answer = (outcome: AppendOutcome): void => {
       appends.add(1, { outcome: outcome.kind });
       if (span !== null) endSpan(env, span, outcome.kind === "appended" ? null : outcome.kind);
@@ -279,7 +295,8 @@ export function startLedger(env: Omit<Environment, "proposer" | "times">, parts:
         }
       }
     };
-    void log.append(data, replica.version).then(answer);
+    const cause = taken.length === 0 ? currentCause() : causeOf(taken);
+    void log.append(data, replica.version).then((outcome) => inCause(cause, () => answer(outcome)));
   };
 
   const appendEmpty = (attempt: number, epoch: number): void => {
@@ -313,7 +330,7 @@ export function startLedger(env: Omit<Environment, "proposer" | "times">, parts:
       underWay = batch;
       changes.add(assembled.changes.length);
       const spans = taken.map(({ span }) => span).filter((span) => span !== null);
-      append(attempt, data, startAppendSpan(env, spans, taken.length, assembled.changes.length));
+      append(attempt, data, startAppendSpan(env, spans, taken.length, assembled.changes.length), taken);
       return;
     }
     if (taken.length === 0) {

@@ -9,6 +9,7 @@
 import { ProposeRequest_Mode, type Operation } from "../../proto/gen/messages.ts";
 import { type Backoff, backoffMs, drawUpperHalf } from "../../lib/backoff.ts";
 import { ErrorCode } from "../../runtime/error-codes.ts";
+import { inMessage } from "../../runtime/observation/cause.ts";
 import type { TimerHandle } from "../../runtime/ports/index.ts";
 import { RpcError, Status } from "../../runtime/ports/rpc.ts";
 import type { ProposeOutcome } from "../../runtime/store/store.ts";
@@ -117,7 +118,7 @@ export class ProposalBatch<Answer> {
       this.#filling = null;
       this.#sending = batch;
       this.#lastSize = batch.operations.size;
-      void this.#send(batch);
+      inMessage(this.#options.name, () => void this.#send(batch));
     }, wait);
   }
 

@@ -4,6 +4,7 @@ import { defaultPoolsOf } from "../../machines/allocation/network.ts";
 import { AllocationRounds } from "../../machines/allocation/rounds.ts";
 import { waitOf } from "../../machines/wait-meta.ts";
 import { Reason, type Service } from "../../proto/gen/messages.ts";
+import { Causes, inCause } from "../../runtime/observation/cause.ts";
 import type { Environment } from "../environment.ts";
 import { now, roundTasksMax, type Part, type Writer } from "./part.ts";
 import { Reconciler, type RoundOf } from "./reconciler.ts";
@@ -39,6 +40,9 @@ export function startAllocator(env: Environment, writer: Writer): AllocatorPart 
     roundTasksMax,
   );
 
+  /** Changes of the present commit. */
+  const noted = new Causes();
+
   function decide(): RoundOf<typeof allocatorMachine> {
     const { verdict, operations } = rounds.round(now(env));
     if (operations.length > 0) {
@@ -51,7 +55,8 @@ export function startAllocator(env: Environment, writer: Writer): AllocatorPart 
   }
 
   function tell(): void {
-    if (rounds.takeNews()) loop.wake();
+    const cause = noted.take();
+    if (rounds.takeNews()) inCause(cause, () => loop.wake());
     tellHeld(rounds.held);
   }
 
@@ -70,9 +75,19 @@ export function startAllocator(env: Environment, writer: Writer): AllocatorPart 
   tell();
 
   return {
-    taskChanged: (old, task) => rounds.taskChanged(old, task),
-    serviceChanged: (old, service) => rounds.serviceChanged(old, service),
-    networkChanged: (old, network) => rounds.networkChanged(old, network),
+    taskChanged(old, task) {
+      // The allocator ignores its later states.
+      if (old === null) noted.note();
+      rounds.taskChanged(old, task);
+    },
+    serviceChanged(old, service) {
+      noted.note();
+      rounds.serviceChanged(old, service);
+    },
+    networkChanged(old, network) {
+      noted.note();
+      rounds.networkChanged(old, network);
+    },
     nodeChanged: (old, node) => rounds.nodeChanged(old, node),
     clusterChanged: (old, cluster) => rounds.clusterChanged(old, cluster),
     commitEnded: tell,

@@ -17,6 +17,7 @@ import {
   type Reason,
   type Task,
 } from "../../proto/gen/messages.ts";
+import { eachChange, inNoChange } from "../../runtime/store/change-traces.ts";
 import type { Commit } from "../../runtime/store/store.ts";
 import { startAllocator } from "./allocator.ts";
 import { startEnforcer } from "./enforcer.ts";
@@ -103,8 +104,8 @@ export function startOrchestration(env: Environment): Orchestration {
   };
 }
 
-function tellParts(parts: readonly Part[], { changes }: Commit): void {
-  for (const change of changes) {
+function tellParts(parts: readonly Part[], commit: Commit): void {
+  eachChange(commit, (change) => {
     const isGone = change.action === "remove";
     switch (change.table) {
       case "task":
@@ -130,6 +131,8 @@ function tellParts(parts: readonly Part[], { changes }: Commit): void {
         break;
       default:
     }
-  }
-  for (const part of parts) part.commitEnded();
+  });
+  inNoChange(() => {
+    for (const part of parts) part.commitEnded();
+  });
 }

@@ -92,6 +92,7 @@ export class Reconcilers<Machine extends AnyStateMachine, One extends Served> {
 
   touch(one: One): void {
     this.#touched.add(one);
+    this.#loops.get(one)?.noteCause();
   }
 
   /** Notifies it now, not at the end of the commit. */

@@ -2,6 +2,7 @@
 import type { AnyStateMachine, ContextFrom, EventFromLogic, InputFrom, SnapshotFrom } from "xstate";
 import type { ReconcileEvent, Verdict } from "../../machines/reconcile.ts";
 import type { EffectsOf, HostedActor, Owner } from "../../runtime/host.ts";
+import { Causes, inCause } from "../../runtime/observation/cause.ts";
 import type { Environment, Running } from "../environment.ts";
 
 export interface Round<Of extends Verdict> {
@@ -32,13 +33,18 @@ export type RoundOf<Machine extends AnyStateMachine> = Round<VerdictOf<Machine>>
 
 export class Reconciler<Machine extends AnyStateMachine> implements Running {
   readonly #hosted: HostedActor<Machine>;
+  /** Causes of the next round. */
+  readonly #causes = new Causes();
   #hasNews = false;
   #isStopped = false;
 
   constructor(env: Environment, { machine, decide, effects, id, input }: Options<Machine>) {
     const loop = {
-      gather: (_params: undefined, self: HostedActor<Machine>) =>
-        self.sendSoon({ type: "round.due" } as unknown as EventFromLogic<Machine>),
+      gather: () => {
+        this.#causes.note();
+        const later = env.host.later(() => inCause(this.#causes.take(), () => this.#send({ type: "round.due" })));
+        env.clock.soon(later);
+      },
       decide: () => {
         const { verdict, write } = decide();
         if (this.#isStopped) return;
@@ -65,18 +71,29 @@ export class Reconciler<Machine extends AnyStateMachine> implements Running {
   }
 
   wake(): void {
-    this.#send({ type: "work.arrived" });
+    this.#causes.note();
+    this.#wake();
+  }
+
+  /** The present cause is one of the next round. */
+  noteCause(): void {
+    this.#causes.note();
   }
 
   /** Wakes it at the end of the commit. */
   note(): void {
     this.#hasNews = true;
+    this.#causes.note();
   }
 
   commitEnded(): void {
     if (!this.#hasNews) return;
     this.#hasNews = false;
-    this.wake();
+    this.#wake();
+  }
+
+  #wake(): void {
+    inCause(this.#causes.peek(), () => this.#send({ type: "work.arrived" }));
   }
 
   stop(): void {

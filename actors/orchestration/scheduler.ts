@@ -27,6 +27,7 @@ import {
   TaskStatus,
   type Task,
 } from "../../proto/gen/messages.ts";
+import { eachChange, inNoChange } from "../../runtime/store/change-traces.ts";
 import type { Commit } from "../../runtime/store/store.ts";
 import type { Environment, Running } from "../environment.ts";
 import { proposalOperationsMax } from "../ledger/proposal-batch.ts";
@@ -126,15 +127,19 @@ class SchedulerActor implements Scheduler {
     }
   }
 
-  #onCommit({ changes, time }: Commit): void {
+  #onCommit(commit: Commit): void {
     const rounds = this.#rounds;
+    const { time } = commit;
     let hasWork = false;
-    for (const { action, object, old, table } of changes) {
+    eachChange(commit, ({ action, object, old, table }) => {
       const isGone = action === "remove";
       switch (table) {
         case "task":
           if (isGone) rounds.removeTask(object.id);
-          else hasWork = rounds.putTask(object, old, time) || hasWork;
+          else if (rounds.putTask(object, old, time)) {
+            hasWork = true;
+            this.#loop.noteCause();
+          }
           break;
         case "node":
           if (isGone) rounds.removeNode(object.id);
@@ -146,8 +151,10 @@ class SchedulerActor implements Scheduler {
           break;
         default:
       }
-    }
-    if (hasWork || rounds.hasWork) this.#loop.wake();
+    });
+    inNoChange(() => {
+      if (hasWork || rounds.hasWork) this.#loop.wake();
+    });
   }
 
   #decide(): Round<SchedulerVerdict> {

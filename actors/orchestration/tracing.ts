@@ -8,6 +8,7 @@
 import type { Span } from "@opentelemetry/api";
 import { Annotations, Operation, Origin, StoreObject, Task } from "../../proto/gen/messages.ts";
 import type { Commit, Proposal, ProposeOutcome } from "../../runtime/store/store.ts";
+import { traceparentOfTask } from "../../runtime/store/change-traces.ts";
 import { spans, type SpanDeclaration } from "../../runtime/telemetry/spans.ts";
 import { traceparentLabel, traceparentOf } from "../../runtime/telemetry/tracing.ts";
 import type { Environment, Running } from "../environment.ts";
@@ -33,11 +34,6 @@ export function traceOrchestration(env: Environment): TracedOrchestration {
     environment: { ...env, proposer: { propose: (proposal) => tracing.propose(proposal) } },
     stop: () => watch.unsubscribe(),
   };
-}
-
-/** A task's trace; empty when it has none. */
-export function traceparentOfTask(task: Task): string {
-  return task.annotations?.labels[traceparentLabel] ?? "";
 }
 
 function noteServices(services: Map<string, string>, { causes, changes }: Commit): void {

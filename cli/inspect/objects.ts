@@ -72,7 +72,10 @@ export function stepObject(step: ActorStep, process: string): Fields {
     Context: step.context === "" ? null : parsed(step.context),
     Timers: step.timers.map(timerObject),
     Source: step.source,
+    Call: step.call,
     TraceID: step.traceId,
+    LinkedTraceIDs: step.linkedTraceIds,
+    LinkedMore: step.linkedMore,
     SpanID: step.spanId,
   };
 }

@@ -10,6 +10,7 @@
  */
 import { InvariantError } from "../../lib/assert.ts";
 import type { Logger } from "../../runtime/ports/index.ts";
+import { inCall } from "../../runtime/observation/cause.ts";
 import { RpcError, Status, type CallContext, type CallSignal, type Peer, type Sink } from "../../runtime/ports/rpc.ts";
 import { CallerSignal } from "./caller-signal.ts";
 import { FrameReader, type FrameReceiver } from "./framing.ts";
@@ -155,7 +156,8 @@ export class ServerCall implements CallContext, Sink<unknown>, FrameReceiver, St
     const { handler } = this.#method;
     if (handler.kind === "client-stream") {
       this.#requests = new RequestStream<unknown>(this);
-      this.#settle(handler.run(this.#requests, this));
+      const requests = this.#requests;
+      this.#settle(inCall(this.method, () => handler.run(requests, this)));
     } else if (handler.kind === "duplex-stream") {
       this.#requests = new RequestStream<unknown>(this);
       handler.run(this.#requests, this, this).then(
@@ -275,11 +277,11 @@ export class ServerCall implements CallContext, Sink<unknown>, FrameReceiver, St
     this.#changesCaller = this.#method.changesCaller?.(request, this.peer) ?? false;
     try {
       if (handler.kind === "unary") {
-        const response = handler.run(request, this);
+        const response = inCall(this.method, () => handler.run(request, this));
         if (response instanceof Promise) this.#settle(response);
         else this.#finishWithResponse(response);
       } else if (handler.kind === "server-stream") {
-        handler.run(request, this, this);
+        inCall(this.method, () => handler.run(request, this, this));
         this.#sendHeaders();
       }
     } catch (error) {

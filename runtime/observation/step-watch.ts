@@ -7,7 +7,7 @@ import type { Actor, AnyActorRef, AnyMachineSnapshot, AnyStateMachine, Inspectio
 import { ChartNames, joined, nothingTaken, type Active, type Taken } from "./chart-names.ts";
 import type { AnyNode } from "./transition-ids.ts";
 import type { ObservedActor, ObservedStep, ObservedTimer, StepObserver } from "./step.ts";
-import { currentTraceparent, inTrace } from "../telemetry/current-trace.ts";
+import { currentCause, inCause, lateCause, noCause, setCause, type Cause } from "./cause.ts";
 import type { Clock } from "../ports/index.ts";
 
 type AnyActor = Actor<AnyStateMachine>;
@@ -16,12 +16,21 @@ type AnyActor = Actor<AnyStateMachine>;
 interface Sent {
   readonly event: object;
   readonly source: string;
-  readonly traceparent: string;
+  readonly cause: Cause;
+}
+
+/** A step under way. */
+interface Acting {
+  readonly id: string;
+  /** The cause outside of it. */
+  readonly before: Cause;
 }
 
 interface Armed {
   readonly eventType: string;
   readonly timer: ObservedTimer;
+  /** Cause of the step that armed it. */
+  readonly cause: Cause;
 }
 
 interface Watched {
@@ -67,8 +76,8 @@ export class StepWatch {
   /** The newest that was found: the events of a step follow each other. */
   #found: Watched | null = null;
   readonly #names = new Map<AnyStateMachine, ChartNames>();
-  /** Ids of the actors whose steps are under way, the innermost last. */
-  readonly #acting: string[] = [];
+  /** The innermost last. */
+  readonly #acting: Acting[] = [];
 
   constructor(clock: Clock, show: StepObserver) {
     this.#clock = clock;
@@ -90,7 +99,7 @@ export class StepWatch {
     const offset = this.#clock.now() - Date.now();
     for (const { id, source, event, delay, startedAt } of Object.values((system as Timed)._snapshot._scheduledEvents)) {
       const watched = this.#watched.get(source);
-      if (watched !== undefined) arm(watched, id, event.type, startedAt + offset, delay);
+      if (watched !== undefined) arm(watched, id, event.type, startedAt + offset, delay, noCause);
     }
   }
 
@@ -102,29 +111,36 @@ export class StepWatch {
   }
 
   /** An actor that is not XState's begins a step. */
-  begin(id: string): void {
-    this.#acting.push(id);
+  begin(id: string, cause = currentCause()): void {
+    this.#acting.push({ id, before: setCause(cause) });
   }
 
   end(id: string): void {
-    const at = this.#acting.lastIndexOf(id);
-    if (at !== -1) this.#acting.length = at;
+    const at = this.#acting.findLastIndex((acting) => acting.id === id);
+    if (at === -1) return;
+    setCause((this.#acting[at] as Acting).before);
+    this.#acting.length = at;
   }
 
-  /** `act` as part of the present step and trace, in a later turn. */
+  /** Ends what is under way. */
+  close(): void {
+    for (const { id } of this.#acting.toReversed()) this.end(id);
+  }
+
+  /** `act` as part of the present step and its cause, in a later turn. */
   later(act: () => void): () => void {
     const { source } = this;
-    const traceparent = currentTraceparent();
-    if (source === "" && traceparent === "") return act;
+    const cause = currentCause();
+    if (source === "" && cause === noCause) return act;
     return () => {
       if (source !== "") this.begin(source);
-      inTrace(traceparent, act);
+      inCause(cause, act);
       this.end(source);
     };
   }
 
   get source(): string {
-    return this.#acting.at(-1) ?? "";
+    return this.#acting.at(-1)?.id ?? "";
   }
 
   see(event: InspectionEvent): void {
@@ -137,18 +153,18 @@ export class StepWatch {
         const watched = this.#find(actor);
         if (watched === undefined) return;
         const isTimer = event.sourceRef === actor;
-        if (isTimer) fired(watched, event.event.type);
         watched.sent.push({
           event: event.event,
           source: isTimer ? "" : this.source,
-          traceparent: currentTraceparent(),
+          cause: isTimer ? lateCause(fired(watched, event.event.type)) : currentCause(),
         });
         return;
       }
       case "@xstate.action": {
         const watched = this.#find(actor);
         if (watched === undefined) return;
-        if (this.source !== actor.id) this.#acting.push(actor.id);
+        // Its effects belong to what the event belongs to, which may have waited for the end of another step.
+        if (this.source !== actor.id) this.begin(actor.id, watched.sent[0]?.cause);
         this.#act(watched, event.action as { readonly type: string; readonly params: unknown });
         return;
       }
@@ -214,7 +230,7 @@ export class StepWatch {
   #act(watched: Watched, { type, params }: { readonly type: string; readonly params: unknown }): void {
     if (type === "xstate.raise") {
       const { id, delay, event } = params as { id?: string; delay?: number; event: { readonly type: string } };
-      if (delay !== undefined) arm(watched, id ?? event.type, event.type, this.#clock.now(), delay);
+      if (delay !== undefined) arm(watched, id ?? event.type, event.type, this.#clock.now(), delay, currentCause());
     } else if (type === "xstate.cancel") {
       if (watched.timers.delete((params as { readonly sendId: string }).sendId)) watched.listed = null;
     }
@@ -271,7 +287,7 @@ export class StepWatch {
       effects: taken.effects,
       unexpected: taken.unexpected,
       source: cause?.source ?? this.source,
-      traceparent: cause?.traceparent ?? currentTraceparent(),
+      cause: cause?.cause ?? currentCause(),
     };
     this.show(step);
   }
@@ -306,21 +322,23 @@ function snapshotOf(actor: AnyActor): {
   return { status, context: context as object, nodes: _nodes as unknown as readonly AnyNode[] };
 }
 
-function arm(watched: Watched, id: string, eventType: string, armedAtMs: number, delayMs: number): void {
+function arm(watched: Watched, id: string, eventType: string, armedAtMs: number, delayMs: number, cause: Cause): void {
   const { delay, state } = watched.names.delay(id);
   // Last in the order of the list.
   watched.timers.delete(id);
   // In whole milliseconds, as in messages.
   const timer = { delay, state, armedAtMs: Math.round(armedAtMs), dueAtMs: Math.round(armedAtMs + delayMs) };
-  watched.timers.set(id, { eventType, timer });
+  watched.timers.set(id, { eventType, timer, cause });
   watched.listed = null;
 }
 
-function fired(watched: Watched, eventType: string): void {
+/** The cause of the timer that has led to the event. */
+function fired(watched: Watched, eventType: string): Cause {
   for (const [id, armed] of watched.timers) {
     if (armed.eventType !== eventType) continue;
     watched.timers.delete(id);
     watched.listed = null;
-    return;
+    return armed.cause;
   }
+  return noCause;
 }

@@ -1,5 +1,6 @@
 /** Steps and actors as an observer of a host sees them (`Host.observe`). Objects of a step never change, so an observer may keep them. */
 import type { AnyStateMachine } from "xstate";
+import type { Cause } from "./cause.ts";
 
 /** An `after`, or a delayed event, that waits. */
 export interface ObservedTimer {
@@ -48,8 +49,8 @@ export interface ObservedStep extends ObservedActor {
   readonly unexpected: boolean;
   /** Id of the actor in whose step the event was sent; empty: it came from outside. */
   readonly source: string;
-  /** W3C trace context of the work in which the event was sent; empty if it is not traced. */
-  readonly traceparent: string;
+  /** Cause of the work in which the event was sent. */
+  readonly cause: Cause;
 }
 
 /** Its status is other than `active` in an actor's last step. */

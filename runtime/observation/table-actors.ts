@@ -4,7 +4,7 @@
  */
 import type { AnyStateMachine } from "xstate";
 import { assert } from "../../lib/assert.ts";
-import { currentTraceparent } from "../telemetry/current-trace.ts";
+import { currentCause } from "./cause.ts";
 import type { StepWatch } from "./step-watch.ts";
 import type { ObservedActor, ObservedStep, ObservedTimer } from "./step.ts";
 import type { Clock } from "../ports/index.ts";
@@ -91,7 +91,7 @@ export class TableActor {
         effects,
         unexpected,
         source: watch.source,
-        traceparent: currentTraceparent(),
+        cause: currentCause(),
       };
       watch.show(step);
     });

@@ -105,6 +105,8 @@ export class Segment {
   readonly processes: ReadonlyMap<string, KnownProcess>;
   readonly fromMs: number;
   readonly marks: Mark[] = [];
+  /** By position: hashes of the traces to which the step is linked, as `traceHash`. */
+  readonly links = new Map<number, Uint32Array>();
   /** Of the steps. */
   readonly lives: Life[] = [];
   length = 0;
@@ -182,6 +184,17 @@ export class Segment {
     // Dozens of bytes: a view for `set` would cost more.
     for (let at = from; at < to; at += 1) target[used + at - from] = bytes[at] as number;
     this.#used = used + to - from;
+  }
+
+  /** Links the newest step to these traces. */
+  link(hashes: readonly number[]): void {
+    this.links.set(this.length - 1, Uint32Array.from(hashes));
+    this.#markBytes += 2 * entryBytes + hashes.length * 4;
+  }
+
+  /** Whether the step belongs, as far as hashes tell, to the trace or is linked to it. */
+  isOfTrace(at: number, hash: number): boolean {
+    return this.traceHash[at] === hash || this.links.get(at)?.includes(hash) === true;
   }
 
   mark(mark: Mark): void {

@@ -410,6 +410,7 @@ export class TimelineIndex {
       },
       life.contextSegment === segment ? life.contextStep : noContext,
     );
+    if (scan.linkedHashes !== null) segment.link(scan.linkedHashes);
     if (shapeNumber === null) segment.write(Buffer.from(shape, "latin1"));
     for (let own = 0; own < scan.ownOffsets; own += 2) segment.write(bytes, scan.own[own], scan.own[own + 1]);
     if (copied !== null) segment.write(copied);

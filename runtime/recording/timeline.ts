@@ -156,9 +156,9 @@ function* positions(index: TimelineIndex, request: TimelineStepsRequest): Genera
   const { backward, atMs, index: step, process, actor, traceId } = request;
   const traceHash = traceHashOf(traceId);
   // Here, because most steps are of others, and handing each out costs more than this.
-  const isWanted = ({ traceHash: hashes, lives }: Segment, at: number): boolean => {
-    if (traceId !== "" && hashes[at] !== traceHash) return false;
-    const life = lives[at] as Life;
+  const isWanted = (segment: Segment, at: number): boolean => {
+    if (traceId !== "" && !segment.isOfTrace(at, traceHash)) return false;
+    const life = segment.lives[at] as Life;
     return (actor === "" || life.actor === actor) && (process === "" || life.process === process);
   };
   const { segments } = index;
@@ -187,7 +187,7 @@ export function stepsOf(index: TimelineIndex, request: TimelineStepsRequest): Ti
   let bytes = 0;
   for (const [segment, at] of positions(index, request)) {
     const step = index.stepAt(segment, at);
-    if (traceId !== "" && step.traceId !== traceId) continue;
+    if (traceId !== "" && step.traceId !== traceId && !step.linkedTraceIds.includes(traceId)) continue;
     const spans: RecordedSpan[] = [];
     const span = step.spanId === "" ? null : index.spans.find(step.spanId);
     if (span !== null) spans.push(span);

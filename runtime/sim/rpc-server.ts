@@ -3,6 +3,7 @@
  * ended on this side.
  */
 import type { Codec } from "../../proto/codec.ts";
+import { inCall } from "../observation/cause.ts";
 import { RpcError, Status, type CallContext, type Peer, type Sink } from "../ports/rpc.ts";
 import type { ConnectionEnd, Endpoint } from "./network.ts";
 
@@ -157,7 +158,7 @@ class ServedCall {
     if (!served.method.requestStream) return;
     this.#requests = new RequestQueue();
     const handler = served.handler as (requests: AsyncIterable<unknown>, call: CallContext) => Promise<unknown>;
-    void this.#answer(() => handler(this.#requests as RequestQueue, context));
+    void this.#answer(() => inCall(this.path, () => handler(this.#requests as RequestQueue, context)));
   }
 
   receive(bytes: Uint8Array): void {
@@ -179,12 +180,16 @@ class ServedCall {
         bufferedBytes: () => this.#buffered,
       };
       try {
-        (handler as (request: unknown, sink: Sink<unknown>, call: CallContext) => void)(request, sink, context);
+        inCall(this.path, () =>
+          (handler as (request: unknown, sink: Sink<unknown>, call: CallContext) => void)(request, sink, context),
+        );
       } catch (error) {
         this.end(asRpcError(error));
       }
     } else {
-      void this.#answer(() => (handler as (request: unknown, call: CallContext) => unknown)(request, context));
+      void this.#answer(() =>
+        inCall(this.path, () => (handler as (request: unknown, call: CallContext) => unknown)(request, context)),
+      );
     }
   }
 

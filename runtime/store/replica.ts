@@ -29,7 +29,7 @@ import {
   type Transaction,
 } from "../../proto/gen/messages.ts";
 import type { Subscription } from "../ports/index.ts";
-import { inTrace } from "../telemetry/current-trace.ts";
+import { inCommit } from "./change-traces.ts";
 import { NodeParts } from "./node-parts.ts";
 import { FutureRecord, LogBreak } from "./log-break.ts";
 import { copyTask, patchNode, patchTask } from "./patch.ts";
@@ -316,9 +316,7 @@ export class Replica implements Store {
   }
 
   #publish(commit: Commit): void {
-    const [first, ...others] = commit.causes;
-    const traceparent = first?.traceparent ?? "";
-    inTrace(others.every((cause) => cause.traceparent === traceparent) ? traceparent : "", () => {
+    inCommit(commit, () => {
       for (const listener of this.#listeners) listener(commit);
     });
   }

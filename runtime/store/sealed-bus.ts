@@ -28,6 +28,7 @@ import type {
   TimerHandle,
 } from "../ports/index.ts";
 import * as subjects from "../subjects.ts";
+import { inMessage } from "../observation/cause.ts";
 import type { BusObserver } from "./bus-observer.ts";
 import type { Keyring } from "./keyring.ts";
 import { open, sealPieces, type SealedFor } from "./seal.ts";
@@ -231,7 +232,9 @@ export class SealedBus implements Bus {
     const respond = (answer: Uint8Array): void => this.#respond(message, opened, answer);
     const deliver = (): void => {
       this.#observer?.heard(this.#life, { life: lifeId, number, subject: message.subject, asked });
-      for (const handler of handlers) handler({ subject: message.subject, headers: {}, data, respond });
+      inMessage(message.subject, () => {
+        for (const handler of handlers) handler({ subject: message.subject, headers: {}, data, respond });
+      });
     };
     const held: Held = { number, asked, bytes: data.length, subject: message.subject, deliver };
     const life = this.#lifeOf(lifeId);

@@ -9,7 +9,16 @@ import { SimClock } from "../../runtime/sim/clock.ts";
 import { SimRandom } from "../../runtime/sim/random.ts";
 import { createSimTelemetry } from "../../runtime/sim/telemetry.ts";
 import { SimTrace } from "../../runtime/sim/trace.ts";
-import { inTrace } from "../../runtime/telemetry/current-trace.ts";
+import {
+  Causes,
+  currentCause,
+  inCall,
+  inCause,
+  inOwnTrace,
+  inTrace,
+  linkedTracesMax,
+  noCause,
+} from "../../runtime/observation/cause.ts";
 import { chartDefinitions } from "../../cli/chart-definitions.ts";
 import type { StateDefinition } from "../../proto/feed/chart-definition.ts";
 
@@ -210,13 +219,75 @@ test("the source of an event is the actor whose effect sent it, and its trace th
   clock.advance(1);
   first.send({ type: "closed" });
   t.deepEqual(
-    steps.map(({ id, event, source, traceparent: trace }) => [id, event.type, source, trace === traceparent]),
+    steps.map(({ id, event, source, cause }) => [id, event.type, source, cause.traceparent === traceparent]),
     [
       ["door/2", "opened", "door/1", true],
       ["door/1", "opened", "", true],
       ["door/1", "locked", "door/1", true],
       ["door/3", "opened", "door/1", true],
       ["door/1", "closed", "", false],
+    ],
+  );
+});
+
+const traceOf = (digit: string): string => `00-${digit.repeat(32)}-${"b".repeat(16)}-01`;
+
+test("a timer's step is linked to the trace that armed it, with its effects; timers armed then keep none", (t) => {
+  const { clock, host, steps } = newWorld();
+  host.observe((step) => steps.push(step));
+  const other = host.start(doorMachine, "door/2", { uses: 0 }, { effects: silent });
+  const door = host.start(doorMachine, "door/1", { uses: 0 }, {
+    effects: { ring() {}, light() {}, bolt() {}, darken: () => other.send({ type: "opened" }) },
+    draw: (boundMs: number) => boundMs,
+  } as never);
+  steps.length = 0;
+  inTrace(traceOf("a"), () => door.send({ type: "opened" }));
+  clock.advance(5_000);
+  clock.advance(70_000);
+  const found = steps.map(({ id, event, cause }) => [id, event.type, cause.traceparent, ...cause.linked]);
+  const traced = found.filter(([, , ...traces]) => traces.some((trace) => trace !== ""));
+  t.deepEqual(traced, [
+    ["door/1", "opened", traceOf("a")],
+    ["door/2", "opened", "", traceOf("a")],
+    ["door/1", "xstate.after.closer.door.leaf.open", "", traceOf("a")],
+  ]);
+  t.true(found.length > traced.length + 2, "later timers of both have fired");
+  t.is(currentCause(), noCause, "nothing is left of it");
+});
+
+test("a batch is linked to each of its traces up to a limit, counts the rest, and has the call that it came from", (t) => {
+  const { host, steps } = newWorld();
+  host.observe((step) => steps.push(step));
+  const door = host.start(doorMachine, "door/1", { uses: 0 }, { effects: silent });
+  steps.length = 0;
+  const causes = new Causes();
+  const noted = (digits: string) =>
+    inCall("/docker.swarmkit.v1.Control/CreateService", () =>
+      inTrace(`00-${digits.padStart(32, "0")}-${"b".repeat(16)}-01`, () => causes.note()),
+    );
+  noted("1");
+  inCause(causes.peek(), () => door.send({ type: "opened" }));
+  noted("1");
+  noted("2");
+  inCause(causes.take(), () => door.send({ type: "opened" }));
+  t.is(causes.take(), noCause, "nothing is left");
+  for (let at = 0; at < linkedTracesMax + 3; at += 1) noted(`${at}`);
+  inCause(causes.take(), () => {
+    door.send({ type: "opened" });
+    inOwnTrace("", "driver", () => door.send({ type: "closed" }));
+  });
+  t.deepEqual(
+    steps.map(({ cause: { call, linked, linkedMore, traceparent } }) => [
+      call,
+      traceparent === "",
+      linked.length,
+      linkedMore,
+    ]),
+    [
+      ["Control.CreateService", false, 0, 0],
+      ["Control.CreateService", true, 2, 0],
+      ["Control.CreateService", true, linkedTracesMax, 3],
+      ["driver", true, 0, 0],
     ],
   );
 });

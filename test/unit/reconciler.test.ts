@@ -2,6 +2,7 @@
 import test from "ava";
 import { Reconciler, type Round } from "../../actors/orchestration/reconciler.ts";
 import type { Environment } from "../../actors/environment.ts";
+import { currentCause, inTrace, watchCauses, type Cause } from "../../runtime/observation/cause.ts";
 import { gathering, reconciling, type Verdict } from "../../machines/reconcile.ts";
 
 const loopMachine = reconciling().createMachine({
@@ -20,18 +21,25 @@ function setUp(round: Round<Verdict> = { verdict: { nextMs: 5 } }) {
       ({ effects } = owner);
       return actor;
     },
+    later: (act: () => void) => act,
   };
+  const clock = { soon: (act: () => void) => void turns.push(act) };
+  /** Cause of each event that was sent. */
+  const causes: Cause[] = [];
   let isStopped = false;
   // As the host's actors: one that was stopped gets nothing.
   const actor = {
-    send: ({ type }: { readonly type: string }): void => void (isStopped || sent.push(type)),
-    sendSoon: (event: { readonly type: string }): void => void turns.push(() => actor.send(event)),
+    send: ({ type }: { readonly type: string }): void => {
+      if (isStopped) return;
+      sent.push(type);
+      causes.push(currentCause());
+    },
     stop(): void {
       isStopped = true;
       sent.push("stopped");
     },
   };
-  const loop = new Reconciler({ host } as unknown as Environment, {
+  const loop = new Reconciler({ host, clock } as unknown as Environment, {
     machine: loopMachine,
     id: "loop",
     input: undefined,
@@ -40,6 +48,7 @@ function setUp(round: Round<Verdict> = { verdict: { nextMs: 5 } }) {
   return {
     loop,
     sent,
+    causes,
     act: (name: string) => effects[name]?.(undefined, actor),
     nextTurn: () => turns.splice(0).forEach((callback) => callback()),
   };
@@ -82,4 +91,24 @@ test("a decision is made before its write begins, and a round without one is don
   const { act, sent } = setUp({ verdict: {}, write: () => void order.push(...sent, "write") });
   act("decide");
   t.deepEqual(order, ["decision.made", "write"]);
+});
+
+test("a round belongs to everything that was noted since the last one, while somebody watches", (t) => {
+  const watching = watchCauses();
+  t.teardown(() => watching.unsubscribe());
+  const { act, causes, loop, nextTurn } = setUp();
+  const traceOf = (digit: string): string => `00-${digit.repeat(32)}-${"b".repeat(16)}-01`;
+  inTrace(traceOf("1"), () => loop.note());
+  loop.commitEnded();
+  act("gather");
+  // Another commit of the same turn.
+  inTrace(traceOf("2"), () => loop.note());
+  loop.commitEnded();
+  nextTurn();
+  act("gather");
+  nextTurn();
+  t.deepEqual(
+    causes.map(({ linked, traceparent }) => [traceparent, ...linked]),
+    [[traceOf("1")], ["", traceOf("1"), traceOf("2")], ["", traceOf("1"), traceOf("2")], [""]],
+  );
 });

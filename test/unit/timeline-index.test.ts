@@ -172,6 +172,25 @@ test("steps are found by actor and trace, in both directions", (t) => {
   t.throws(() => stepsFrom(index, { limit: 0 }), { message: /invalid limit 0: expected 1 to 5000/ });
 });
 
+test("steps of a trace are also those that are linked to it", (t) => {
+  const index = new TimelineIndex(ample);
+  const feed = feeder(index);
+  const [one, two, three] = ["1", "2", "3"].map((digit) => digit.repeat(32)) as [string, string, string];
+  feed(0, { snapshot: snapshotOf([]) });
+  const steps = [
+    ActorStep.patch(stepOf("a/1", 1, fromMs + 1), { traceId: one }),
+    ActorStep.patch(stepOf("a/1", 2, fromMs + 2), { traceId: "", linkedTraceIds: [two, one], linkedMore: 3 }),
+    ActorStep.patch(stepOf("a/1", 3, fromMs + 3), { traceId: "", linkedTraceIds: [two] }),
+    // The same hash as the first one's.
+    ActorStep.patch(stepOf("a/1", 4, fromMs + 4), { traceId: "", linkedTraceIds: [`${one.slice(0, 31)}9`] }),
+  ];
+  feed(4, { steps });
+  const numbers = (traceId: string) => stepsFrom(index, { traceId }).map(({ step }) => step?.number);
+  t.deepEqual([numbers(one), numbers(two), numbers(three)], [[1, 2], [2, 3], []]);
+  const [, linked = ActorStep.create()] = steps;
+  t.deepEqual(stepsFrom(index, { traceId: two })[0]?.step, ActorStep.decode(ActorStep.encode(linked)));
+});
+
 test("a step is returned as it was appended, though its parts are kept apart", (t) => {
   const index = new TimelineIndex(ample);
   const feed = feeder(index);

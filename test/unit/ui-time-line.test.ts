@@ -162,6 +162,14 @@ test("a trace has each message once, from the server and from the page itself", 
   const span = RecordedSpan.create({ process: "manager-m2", name: "Control/CreateService" });
   const [called] = sequenceOf([{ ...first, spans: [span] }], "t").messages;
   t.is(called?.from, "manager-m2 Control/CreateService", "an event from no actor came in a call");
+  const [batch] = sequenceOf(
+    [{ process, step: step(4, { linkedTraceIds: ["s", "t"], linkedMore: 5, call: "Control.X" }) }],
+    "t",
+  ).messages;
+  t.like(batch, { from: `${process} Control.X`, others: 6 });
+  const fired = { process, step: step(5, { linkedTraceIds: ["t"], event: "xstate.after.delay.x" }) };
+  t.like(sequenceOf([fired], "t").messages[0], { from: `${process} session/n1`, others: 0 });
+  t.deepEqual(sequenceOf([fired], "s").messages, []);
   const other = { process, step: step(3, { traceId: "u", atMs: 7 }) };
   t.deepEqual(
     tracesOf([other, second, first, first], 10).map(({ trace, steps, first: { number } }) => [trace, steps, number]),

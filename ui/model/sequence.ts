@@ -12,7 +12,10 @@ export interface Traced {
 }
 
 export interface Message {
-  /** `process actor`; for an event from no actor `process span`, such as a call at an edge, or `outside` if that is not known. */
+  /**
+   * `process actor`; for an event from no actor `process call`, such as a call at an edge or a span, or `outside` if that is not
+   * known. A timer's event comes from its own actor.
+   */
   readonly from: string;
   readonly to: string;
   readonly event: string;
@@ -23,7 +26,12 @@ export interface Message {
   readonly number: number;
   /** 0: unknown. */
   readonly index: number;
+  /** Number of other traces that the event serves together with this one. */
+  readonly others: number;
 }
+
+const tracesIn = ({ traceId, linkedTraceIds }: ActorStep): readonly string[] =>
+  traceId === "" ? linkedTraceIds : [traceId];
 
 export interface Sequence {
   /** In the order of their first message. */
@@ -37,7 +45,7 @@ export const outside = "outside";
 export function sequenceOf(steps: Iterable<Traced>, trace: string): Sequence {
   const found = new Map<string, Message>();
   for (const { index = 0, process, step, spans = [] } of steps) {
-    if (step?.traceId !== trace) continue;
+    if (step === null || !tracesIn(step).includes(trace)) continue;
     // An actor that was started again counts from 1 again.
     const key = `${process} ${step.actor} ${step.number} ${step.atMs}`;
     if (found.has(key)) continue;
@@ -51,15 +59,18 @@ export function sequenceOf(steps: Iterable<Traced>, trace: string): Sequence {
       actor: step.actor,
       number: step.number,
       index,
+      others: step.traceId === trace ? 0 : step.linkedTraceIds.length - 1 + step.linkedMore,
     });
   }
   const messages = [...found.values()].sort((a, b) => a.atMs - b.atMs);
   return { lanes: [...new Set(messages.flatMap(({ from, to }) => [from, to]))], messages };
 }
 
-function senderOf(process: string, { source }: ActorStep, [span]: readonly RecordedSpan[]): string {
+function senderOf(process: string, { actor, call, event, source }: ActorStep, [span]: readonly RecordedSpan[]): string {
   if (source !== "") return `${process} ${source}`;
-  return span === undefined ? outside : `${span.process} ${span.name}`;
+  if (event.startsWith("xstate.after.")) return `${process} ${actor}`;
+  if (span !== undefined) return `${span.process} ${span.name}`;
+  return call === "" ? outside : `${process} ${call}`;
 }
 
 export interface TraceSummary {
@@ -74,15 +85,17 @@ export function tracesOf(steps: Iterable<Traced>, max: number): readonly TraceSu
   const found = new Map<string, { trace: string; steps: number; process: string; first: ActorStep }>();
   const seen = new Set<string>();
   for (const { process, step } of steps) {
-    if (step === null || step.traceId === "") continue;
+    if (step === null) continue;
     const key = `${process} ${step.actor} ${step.number} ${step.atMs}`;
     if (seen.has(key)) continue;
     seen.add(key);
-    const known = found.get(step.traceId);
-    if (known === undefined) found.set(step.traceId, { trace: step.traceId, steps: 1, process, first: step });
-    else {
-      known.steps += 1;
-      if (step.atMs < known.first.atMs) known.first = step;
+    for (const trace of tracesIn(step)) {
+      const known = found.get(trace);
+      if (known === undefined) found.set(trace, { trace, steps: 1, process, first: step });
+      else {
+        known.steps += 1;
+        if (step.atMs < known.first.atMs) [known.first, known.process] = [step, process];
+      }
     }
   }
   return [...found.values()].toSorted((a, b) => b.first.atMs - a.first.atMs).slice(0, max);

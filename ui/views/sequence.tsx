@@ -93,6 +93,7 @@ function Arrow({
       </a>
       <text class="then" x={textX} y={y + 14} text-anchor={from === to ? "start" : "middle"}>
         {timeText(message.atMs)} → {statesText(message.states)}
+        {message.others > 0 && ` (with ${message.others} more)`}
       </text>
     </g>
   );
