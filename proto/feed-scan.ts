@@ -18,7 +18,7 @@ export interface Range {
 }
 
 /** The fields of an ActorFeed, its messages encoded. */
-export interface ScannedFeed {
+interface ScannedFeed {
   process: string;
   sequence: number;
   atMs: number;

@@ -43,7 +43,7 @@ export const movedFields = (step: Uint8Array): Uint8Array => move(step, movedTag
 /** The context of a step as the field of a state. Throws on malformed bytes. */
 export const movedContext = (step: Uint8Array): Uint8Array => move(step, contextTags);
 
-export interface StateIdentity {
+interface StateIdentity {
   readonly actor: string;
   readonly machine: string;
   readonly startedAtMs: number;

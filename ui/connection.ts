@@ -10,7 +10,7 @@ export type Link =
   /** The cookie is not accepted any more. `logsIn`: the server shows a login form instead of the page. */
   | { readonly state: "expired"; readonly logsIn: boolean };
 
-export interface CallEvents<Response> {
+interface CallEvents<Response> {
   onMessage(response: Response): void;
   onEnd(status: number, error: string): void;
 }

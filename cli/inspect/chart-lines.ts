@@ -22,7 +22,7 @@ function causeOf({ event, delay, guard }: TransitionDefinition): string {
   return guard === "" ? cause : `${cause} [${guard}]`;
 }
 
-export interface ChartPicture {
+interface ChartPicture {
   readonly chart: ChartDefinition;
   readonly actor: Pick<Actor, "states" | "transitions" | "timers">;
   readonly width: number;

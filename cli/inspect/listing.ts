@@ -57,7 +57,7 @@ export function listed(actors: Actors, filter: Filter, nowMs: number): readonly 
   );
 }
 
-export function nextTimer(timers: readonly ArmedTimer[]): ArmedTimer | null {
+function nextTimer(timers: readonly ArmedTimer[]): ArmedTimer | null {
   return timers.reduce<ArmedTimer | null>(
     (next, each) => (next === null || each.dueAtMs < next.dueAtMs ? each : next),
     null,
@@ -65,7 +65,7 @@ export function nextTimer(timers: readonly ArmedTimer[]): ArmedTimer | null {
 }
 
 /** Such as `renewal in 3m05s`, or `STUCK: renewal overdue 12s`. */
-export function deadlineText({ actor, process, nowMs }: Listed): string {
+function deadlineText({ actor, process, nowMs }: Listed): string {
   const timer = nextTimer(actor.timers);
   if (timer === null) return "";
   const name = delayText(timer.delay);

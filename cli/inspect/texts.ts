@@ -22,7 +22,7 @@ const formats: Readonly<Record<Style, Parameters<typeof styleText>[0]>> = {
 export const span = (text: string, style: Style | null = null): Span => ({ text, style });
 export const line = (text: string, style: Style | null = null): Line => [span(text, style)];
 
-export interface Paper {
+interface Paper {
   /** Columns; null: lines are not cut. */
   readonly width: number | null;
   readonly colours: boolean;

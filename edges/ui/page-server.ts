@@ -17,7 +17,7 @@ import type { PageFiles } from "./files.ts";
 import * as defaults from "./limits.ts";
 import { PageSocket, closeForNow, type PageLimits } from "./page-socket.ts";
 
-export interface PageServerOptions {
+interface PageServerOptions {
   readonly door: Door;
   readonly files: PageFiles;
   readonly log: Logger;

@@ -9,7 +9,7 @@ export interface ChartDefinition {
   readonly root: StateDefinition;
 }
 
-export type StateType = "atomic" | "compound" | "parallel" | "final" | "history";
+type StateType = "atomic" | "compound" | "parallel" | "final" | "history";
 
 export interface StateDefinition {
   /** Keys joined by dots; empty for the root. */

@@ -43,7 +43,7 @@ export interface ReadLimits {
   readonly recordingBytesMax: number;
 }
 
-export type RecordingFault = "foreign" | "future" | "truncated" | "damaged" | "too-large";
+type RecordingFault = "foreign" | "future" | "truncated" | "damaged" | "too-large";
 
 /** Its message follows the file's name. */
 export class RecordingError extends Error {

@@ -23,7 +23,7 @@ const checkpointChanges = 2_000;
 /** Objects of the state for each of these changes: restoring a large state takes as long as applying so many. */
 const objectsPerChange = 8;
 
-export interface RangeLimits {
+interface RangeLimits {
   readonly rangeBytesMax: number;
   /** Changes between two checkpoints. */
   readonly checkpointChanges: number;

@@ -27,7 +27,7 @@ import { framed } from "./seal.ts";
  * Compressed bytes of a ring: ten minutes at 100 steps a second, hours of a small cluster. A state of each actor, about
  * 1 KiB in memory, comes on top.
  */
-export const ringBytesMax = 4 * 1024 * 1024;
+const ringBytesMax = 4 * 1024 * 1024;
 /** A piece of this size compresses to less than a tenth, in half a millisecond. */
 const pieceBytes = 256 * 1024;
 /** Steps are so alike that zstd's default level (3) takes twice the time for no fewer bytes. */

@@ -3,7 +3,7 @@
  * with a keyframe, the place where each live actor's state is found, so no moment needs more than one segment to be read through.
  */
 /** Steps of one segment: reading through them takes under a millisecond, and a keyframe of 10,000 actors adds 4 bytes to each. */
-export const segmentStepsMax = 65_536;
+const segmentStepsMax = 65_536;
 /** Bytes after which a segment ends early, so that dropping the oldest frees memory in small parts. */
 const segmentBytesMax = 8 * 1024 * 1024;
 const bytesMin = 64 * 1024;
@@ -85,7 +85,7 @@ export type Mark =
       readonly known: KnownProcess;
     };
 
-export interface SegmentStep {
+interface SegmentStep {
   readonly timeMs: number;
   /** The step's own time; `timeMs` is the same, but never decreases. */
   readonly atMs: number;

@@ -34,7 +34,7 @@ export interface TimeBounds {
 
 export const everyTime: TimeBounds = { fromMs: Number.NEGATIVE_INFINITY, toMs: Number.POSITIVE_INFINITY };
 
-export interface TimelineIndexOptions {
+interface TimelineIndexOptions {
   /** Memory in bytes, above which the oldest steps are dropped. */
   readonly bytesMax: number;
   /**
@@ -53,7 +53,7 @@ export interface TimelineIndexOptions {
  * Live actors of one process: a manager of 10,000 nodes has some 30,000. Beyond it, or when those of the process take half of the
  * index's memory, a new actor is not shown, and its steps are a gap. T4
  */
-export const liveActorsMax = 100_000;
+const liveActorsMax = 100_000;
 
 const none = new Uint8Array();
 

@@ -6,7 +6,7 @@ export interface Gap extends Span {
   readonly who: string;
 }
 
-export interface DrawnGap extends Span {
+interface DrawnGap extends Span {
   readonly who: readonly string[];
 }
 

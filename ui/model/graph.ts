@@ -13,7 +13,7 @@ export interface Graph {
   layoutOptions?: Record<string, string>;
 }
 
-export interface GraphEdge {
+interface GraphEdge {
   id: string;
   sources: string[];
   targets: string[];
@@ -26,7 +26,7 @@ export interface Point {
   readonly y: number;
 }
 
-export interface DrawnState {
+interface DrawnState {
   readonly state: StateDefinition;
   readonly x: number;
   readonly y: number;
@@ -36,7 +36,7 @@ export interface DrawnState {
   readonly lines: readonly string[];
 }
 
-export interface DrawnEdge {
+interface DrawnEdge {
   /** The transition's id; empty for the arrow to an initial state. */
   readonly id: string;
   readonly text: string;

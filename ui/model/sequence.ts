@@ -73,7 +73,7 @@ function senderOf(process: string, { actor, call, event, source }: ActorStep, [s
   return call === "" ? outside : `${process} ${call}`;
 }
 
-export interface TraceSummary {
+interface TraceSummary {
   readonly trace: string;
   readonly steps: number;
   readonly process: string;
