@@ -4,6 +4,7 @@ import { DriverPluginActor, knownPlugin, type DriverPluginPorts } from "../../ac
 import { DriverTaskActor, driverTaskRecord, driverTaskRecords } from "../../actors/driver/task.ts";
 import type { DriverTaskNews } from "../../machines/driver/task.machine.ts";
 import { NomadDriverConfig, TaskConfig } from "../../proto/gen/nomad.ts";
+import type { ObservedStep } from "../../runtime/observation/step.ts";
 import { SimClock } from "../../runtime/sim/clock.ts";
 import { SimRandom } from "../../runtime/sim/random.ts";
 import { DriverMachine, type MachineHabits } from "../../simulation/nodes/driver-machine.ts";
@@ -49,6 +50,23 @@ class Life {
     this.tasks.set(id, new DriverTaskActor(this.#ports, { ...options, onNews: (news) => this.#onNews(id, news) }));
   }
 }
+
+test("every step of a task's actor belongs to the trace of its task, also those that the plugin's answers lead to", async (t) => {
+  const clock = new SimClock();
+  const { ports } = new DriverMachine(clock, new SimRandom("traced"), calm).life();
+  const life = await Life.begin(ports, () => {});
+  const steps: ObservedStep[] = [];
+  const observing = ports.host.observe((step) => steps.push(step));
+  t.teardown(() => observing.unsubscribe());
+  const traceparent = `00-${"a".repeat(32)}-${"b".repeat(16)}-01`;
+  const config = TaskConfig.create({ id: "a/b/1" });
+  new DriverTaskActor(ports, { config, plugin: life.plugin, record: null, traceparent, onNews: () => {} });
+  await clock.run({ untilMs: clock.now() + 1_000 });
+  const own = steps.filter(({ id }) => id === "driver-task/a/b/1");
+  t.true(own.some(({ event }) => event.type === "task.started"));
+  t.true(own.every(({ cause }) => cause.traceparent === traceparent));
+  t.is(own.find(({ event }) => event.type === "task.started")?.cause.call, "plugin");
+});
 
 test("a task runs, is stopped and forgotten", async (t) => {
   const clock = new SimClock();
