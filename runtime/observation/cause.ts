@@ -3,7 +3,7 @@
  * that a batch serves together, and the call with which it began. It ends with the call: work that continues later sets it again.
  * It decides nothing, and spans do not use it.
  *
- * CA1: while nobody watches, only `inTrace` does anything, and that is two assignments.
+ * CA1: while nobody watches, no cause is searched for or collected; `inTrace` and `inOwnTrace` set one variable.
  */
 import type { Subscription } from "../ports/index.ts";
 
