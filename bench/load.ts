@@ -118,7 +118,7 @@ export async function atEachManager<Each>(
 ): Promise<readonly (readonly string[])[]> {
   const rows: (readonly string[])[] = [];
   for (const load of loads) {
-    for (const start of hasDockerd() ? [startMuster, startDockerd] : [startMuster]) {
+    for (const start of hasDockerd() ? [() => startMuster(), startDockerd] : [() => startMuster()]) {
       const peer = await start();
       try {
         rows.push(await row(peer, load));

@@ -18,6 +18,7 @@ import { policyTable } from "./policy.ts";
 import { recordedRangeTable } from "./recorded-range.ts";
 import { recordingTable } from "./recording.ts";
 import { schedulerTable } from "./scheduler.ts";
+import { ringCostTable } from "./ring-cost.ts";
 import { stackTable } from "./stack.ts";
 import { orExit, scriptArguments, UsageError } from "../test/support/script-arguments.ts";
 import { swarmkitTable } from "./swarmkit.ts";
@@ -62,7 +63,7 @@ const groups: Readonly<Record<string, () => Promise<string>>> = {
   recording: async () => (await recordingTable(short)) + recordedRangeTable(short),
   swarmkit: () => swarmkitTable(short),
   ui: () => uiTable(short),
-  inspection: () => inspectionTable(short),
+  inspection: async () => `${await inspectionTable(short)}\n${await ringCostTable(short)}`,
 };
 
 orExit(() => {

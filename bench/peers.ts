@@ -70,7 +70,8 @@ async function ended(child: ChildProcess, graceMs: number): Promise<void> {
   clearTimeout(force);
 }
 
-export async function startMuster(): Promise<Peer> {
+/** `flags`: further flags of the manager. */
+export async function startMuster(flags: readonly string[] = []): Promise<Peer> {
   const dir = mkdtempSync(join(tmpdir(), "muster-bench-"));
   const port = await freePort();
   const socket = join(dir, "control.sock");
@@ -81,7 +82,7 @@ export async function startMuster(): Promise<Peer> {
     }).trim();
   const child = spawn(
     program,
-    ["manager", "--data-dir", dir, "--listen", `127.0.0.1:${port}`, "--advertise", "127.0.0.1"],
+    ["manager", "--data-dir", dir, "--listen", `127.0.0.1:${port}`, "--advertise", "127.0.0.1", ...flags],
     { stdio: ["ignore", "ignore", "inherit"] },
   );
   const stop = async (): Promise<void> => {
