@@ -56,12 +56,16 @@ function networkSpecOf(name: string, view: View, stack: string): NetworkSpec {
   });
 }
 
-/** Only networks that services use, like Docker. */
-export function networksOf(project: View, stack: string): StackNetworks {
+function usedNetworks(project: View): readonly string[] {
   const used = new Set([...project.children("services").values()].flatMap((service) => networkKeys(service)));
+  return [...used].toSorted();
+}
+
+/** Only networks that services use, like Docker, unless others are named. */
+export function networksOf(project: View, stack: string, keys = usedNetworks(project)): StackNetworks {
   const own = new Map<string, NetworkSpec>();
   const external: string[] = [];
-  for (const key of [...used].toSorted()) {
+  for (const key of keys) {
     const view = project.child("networks").child(key);
     const name = networkName(project, key, stack);
     // An undefined network is reported at the service that refers to it.

@@ -9,6 +9,8 @@ export interface Place {
   readonly file: string;
   /** From 1; 0 for generated values. */
   readonly line: number;
+  /** From 1. */
+  readonly column?: number;
 }
 
 type Plain = string | number | boolean | null;
@@ -87,9 +89,23 @@ export function placeText({ file, line }: Place): string {
   return line === 0 ? file : `${file}:${line}`;
 }
 
-/** An error such as `compose.yaml:12: services.web.ports must be …`: place, path, problem. */
-export function mistake(at: Place, path: string, text: string): UserError {
-  return new UserError(`${placeText(at)}: ${path === "" ? "" : `${path} `}${text}`);
+/** A mistake at a place of a file. Its message is such as `compose.yaml:12: services.web.ports must be …`. */
+export class Mistake extends UserError {
+  readonly at: Place;
+  /** Key that is wrong; empty: the whole file. */
+  readonly path: string;
+  /** Continues a sentence that begins with the key. */
+  readonly problem: string;
+  constructor(at: Place, path: string, problem: string, options?: ErrorOptions) {
+    super(`${placeText(at)}: ${path === "" ? "" : `${path} `}${problem}`, options);
+    this.at = at;
+    this.path = path;
+    this.problem = problem;
+  }
+}
+
+export function mistake(at: Place, path: string, problem: string): Mistake {
+  return new Mistake(at, path, problem);
 }
 
 /** A key below a path, quoted where ambiguous. */

@@ -8,13 +8,13 @@ export const imageLabel = "com.docker.stack.image";
 /** The network of services without a network of their own. */
 export const defaultNetwork = "default";
 
-/** `front` in the stack `shop` → `shop_front`. */
+/** `front` in the stack `shop` → `shop_front`; in no stack (empty): `front`. */
 export function scoped(stack: string, name: string): string {
-  return `${stack}_${name}`;
+  return stack === "" ? name : `${stack}_${name}`;
 }
 
 export function withStackLabel(stack: string, labels: Readonly<Record<string, string>>): Record<string, string> {
-  return { ...labels, [stackLabel]: stack };
+  return stack === "" ? { ...labels } : { ...labels, [stackLabel]: stack };
 }
 
 /** Docker's rule: not only blanks and quotes. Throws UserError. */

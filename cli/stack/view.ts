@@ -123,7 +123,7 @@ export class View {
 }
 
 /** Converts Compose's days and weeks to hours, the largest unit of Go and of our parser. */
-function inHours(text: string): string {
+export function inHours(text: string): string {
   return text.replaceAll(/(\d+(?:\.\d+)?)([dw])/g, (_, amount: string, unit: string) => {
     return `${Number(amount) * (unit === "d" ? 24 : 24 * 7)}h`;
   });

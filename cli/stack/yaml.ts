@@ -22,8 +22,8 @@ import {
 } from "yaml";
 import { UserError } from "../../lib/user-error.ts";
 import {
+  Mistake,
   mistake,
-  placeText,
   under,
   withEntries,
   type Entry,
@@ -47,9 +47,14 @@ interface Reading {
   count: number;
 }
 
+function placeAt(file: string, lines: LineCounter, offset: number): Place {
+  const { line, col } = lines.linePos(offset);
+  return { file, line, column: col };
+}
+
 function placeOf(reading: Reading, node: YamlNode | null | undefined): Place {
   const start = node?.range?.[0];
-  return { file: reading.file, line: start === undefined ? 0 : reading.lines.linePos(start).line };
+  return start === undefined ? { file: reading.file, line: 0 } : placeAt(reading.file, reading.lines, start);
 }
 
 /** Only unquoted scalars can be numbers; the schemas in use have no other types. */
@@ -117,8 +122,12 @@ function readNode(reading: Reading, node: YamlNode | null, path: string, depth: 
   throw mistake(at, path, "has a type that Compose files do not support");
 }
 
-/** `file`: its name in errors. Throws UserError with file and line. */
-export function parseYaml(text: string, file: string): MappingNode {
+/** `file`: its name in errors; `otherwise`: the error of a file that is not a mapping. Throws Mistake. */
+export function parseYaml(
+  text: string,
+  file: string,
+  otherwise = "a Compose file must be a mapping with 'services'",
+): MappingNode {
   const lines = new LineCounter();
   const document = parseDocument(text, {
     lineCounter: lines,
@@ -128,13 +137,12 @@ export function parseYaml(text: string, file: string): MappingNode {
   });
   const [error] = document.errors;
   if (error !== undefined) {
-    const { line } = lines.linePos(error.pos[0]);
-    throw new UserError(`${placeText({ file, line })}: ${sentence(error.message)}`, { cause: error });
+    throw new Mistake(placeAt(file, lines, error.pos[0]), "", sentence(error.message), { cause: error });
   }
-  const top: Place = { file, line: 1 };
+  const top: Place = { file, line: 1, column: 1 };
   const root = readNode({ file, document, lines, count: 0 }, document.contents, "", 0, top);
   if (root.kind === "scalar" && root.value === null) return withEntries(emptyMapping(top), new Map());
-  if (root.kind !== "mapping") throw mistake(root.at, "", "a Compose file must be a mapping with 'services'");
+  if (root.kind !== "mapping") throw mistake(root.at, "", otherwise);
   return root;
 }
 
@@ -152,8 +160,7 @@ export function parseYamlDocuments(text: string, file: string): readonly Mapping
   for (const document of Array.isArray(documents) ? documents : []) {
     const [error] = document.errors;
     if (error !== undefined) {
-      const { line } = lines.linePos(error.pos[0]);
-      throw new UserError(`${placeText({ file, line })}: ${sentence(error.message)}`, { cause: error });
+      throw new Mistake(placeAt(file, lines, error.pos[0]), "", sentence(error.message), { cause: error });
     }
     const reading: Reading = { file, document, lines, count };
     const root = readNode(reading, document.contents, "", 0, { file, line: 1 });

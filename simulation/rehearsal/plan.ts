@@ -5,7 +5,7 @@
 import type { NetworkSpec, ServiceSpec } from "../../proto/gen/messages.ts";
 
 export interface ClusterPlan {
-  /** At least 1. */
+  /** Number of managers, at least 1. */
   readonly managers: number;
   /** With unique names. */
   readonly nodes: readonly NodePlan[];
@@ -17,7 +17,7 @@ export interface ClusterPlan {
 export interface NodePlan {
   readonly name: string;
   readonly labels: Readonly<Record<string, string>>;
-  /** Of one billionth of a CPU. */
+  /** In billionths of a CPU. */
   readonly nanoCpus: bigint;
   readonly memoryBytes: bigint;
   /** Drawn failures of its machine; null: it fails only when a step says so. */
