@@ -97,10 +97,17 @@ async function bundle(inputs: string): Promise<void> {
     entryPoints: { door: "ui/door.ts", layout: join("node_modules", "elkjs", "lib", "elk-worker.min.js") },
     format: "iife",
   });
+  // Both go into the page of a rehearsal, which loads nothing: no other chunk, no module.
+  const report = await build({
+    ...options,
+    outdir: join(draft, "report"),
+    entryPoints: { main: "ui/report/main.ts", style: "ui/report/style.css" },
+    format: "iife",
+  });
   for (const file of ["index.html", "door.css"]) cpSync(join(ui, file), join(draft, file));
   writeFileSync(
     join(draft, "LICENSES.txt"),
-    licences([page, scripts].flatMap(({ metafile }) => Object.keys(metafile.inputs))),
+    licences([page, scripts, report].flatMap(({ metafile }) => Object.keys(metafile.inputs))),
   );
   writeFileSync(join(draft, ".inputs"), inputs);
   rmSync(dist, { recursive: true, force: true });
