@@ -14,11 +14,12 @@ import { Fields, mappingAt } from "./fields.ts";
 import { Mistakes } from "./mistakes.ts";
 import { nodesMax } from "./names.ts";
 import { checkNames, groupKeys, nodeDefaults, readGroup } from "./read-nodes.ts";
+import { reducedNetwork } from "./reduced-spec.ts";
 import { longService, readService } from "./read-service.ts";
 
 /** Default and maximum; more managers make a log slower, not safer. */
 const managersDefault = 3;
-const managersMax = 9;
+export const managersMax = 9;
 const clusterKeys = ["managers", "nodes", "networks", "services", "volumes", "secrets", "configs", "version"] as const;
 
 /** `file`: its name in errors. Throws UserError with all mistakes. */
@@ -38,7 +39,10 @@ export function readCluster(text: string, file: string, variables: Variables): C
 function withDefault(networks: readonly NetworkSpec[], services: readonly ServicePlan[]): readonly NetworkSpec[] {
   const isUsed = services.some(({ spec }) => spec.task?.networks.some(({ target }) => target === defaultNetwork));
   if (!isUsed || networks.some(({ annotations }) => annotations?.name === defaultNetwork)) return networks;
-  return [...networks, ...networksOf(new View(undefined, ""), "", [defaultNetwork]).own.values()];
+  return [
+    ...networks,
+    ...[...networksOf(new View(undefined, ""), "", [defaultNetwork]).own.values()].map(reducedNetwork),
+  ];
 }
 
 /** The tree with its variables replaced; reports at once if it cannot be read. */
@@ -86,7 +90,7 @@ function readNetworks(root: MappingNode): readonly NetworkSpec[] {
   const tree = mapping([["networks", networks]], root.at);
   check(tree, composeFile, "");
   const { own } = networksOf(new View(withLongForms(asOwn(tree), "/"), ""), "", [...networks.entries.keys()]);
-  return [...own.values()];
+  return [...own.values()].map(reducedNetwork);
 }
 
 /** A rehearsal has no cluster besides: external networks are created as well. */

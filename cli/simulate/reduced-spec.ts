@@ -5,10 +5,14 @@
 import {
   Annotations,
   ContainerSpec,
+  Driver,
   Duration,
   EndpointSpec,
   HealthConfig,
+  IPAMConfig,
+  IPAMOptions,
   NetworkAttachmentConfig,
+  NetworkSpec,
   Placement,
   PlacementPreference,
   PortConfig,
@@ -61,6 +65,25 @@ export function reducedSpec(spec: ServiceSpec, networkName: (target: string) => 
         PortConfig.create({ protocol, targetPort, publishedPort, publishMode }),
       ),
     }),
+  });
+}
+
+/** The part of a network that tasks compete for: its addresses. */
+export function reducedNetwork(spec: NetworkSpec): NetworkSpec {
+  const { annotations, driverConfig, ipv6Enabled, internal, attachable, ipam } = spec;
+  return NetworkSpec.create({
+    annotations: Annotations.create({ name: annotations?.name ?? "" }),
+    driverConfig: Driver.create({ name: driverConfig?.name || "overlay" }),
+    ipv6Enabled,
+    internal,
+    attachable,
+    ipam:
+      ipam === null
+        ? null
+        : IPAMOptions.create({
+            driver: Driver.create({ name: ipam.driver?.name || "default" }),
+            configs: ipam.configs.map(({ subnet, range, gateway }) => IPAMConfig.create({ subnet, range, gateway })),
+          }),
   });
 }
 

@@ -54,17 +54,15 @@ function escaped(value: unknown): unknown {
 
 function networkOf(network: NetworkSpec): Record<string, unknown> {
   const { driverConfig, ipam } = network;
-  const ranges = (ipam?.configs ?? []).map(({ subnet, range, gateway, reserved }) =>
+  const ranges = (ipam?.configs ?? []).map(({ subnet, range, gateway }) =>
     compact({
       subnet: orNothing(subnet, subnet === ""),
       ip_range: orNothing(range, range === ""),
       gateway: orNothing(gateway, gateway === ""),
-      aux_addresses: orNothing(reserved, Object.keys(reserved).length === 0),
     }),
   );
   return compact({
     driver: orNothing(driverConfig?.name, (driverConfig?.name ?? "") === ""),
-    driver_opts: orNothing(driverConfig?.options, Object.keys(driverConfig?.options ?? {}).length === 0),
     internal: orNothing(true, !network.internal),
     attachable: orNothing(true, !network.attachable),
     enable_ipv6: orNothing(true, !network.ipv6Enabled),

@@ -1,0 +1,103 @@
+/** Copies a running cluster: its objects, and what its log says about the past. */
+import {
+  HistoryRequest,
+  OperatorService,
+  WatchRequest_WatchEntry,
+  type Node,
+  type Task,
+  type WatchActionKind,
+  type WatchMessage,
+} from "../../proto/gen/messages.ts";
+import type { RpcError } from "../../runtime/ports/rpc.ts";
+import type { ClusterPlan } from "../../simulation/rehearsal/plan.ts";
+import { listNetworks, listNodes, listServices, listTasks, type ManagerClient } from "../manager-client.ts";
+import { everyAction, watch } from "../watching.ts";
+import { humanDuration, millisecondsOf } from "../values.ts";
+import { copiedCluster } from "./copied-cluster.ts";
+import { ObservedTimes } from "./observed-times.ts";
+
+interface FromCluster {
+  readonly plan: ClusterPlan;
+  /** How the copy differs from the cluster, and how much of its past it knows; one line each. */
+  readonly remarks: readonly string[];
+}
+
+/** `nowMs`: since the epoch. Reads only. */
+export async function planFromCluster(client: ManagerClient, nowMs: number): Promise<FromCluster> {
+  const [nodes, services, networks, tasks] = await Promise.all([
+    listNodes(client),
+    listServices(client),
+    listNetworks(client),
+    listTasks(client),
+  ]);
+  const observed = new ObservedTimes();
+  const oldest = await oldestVersion(client, nodes);
+  if (oldest !== null) await replay(client, oldest.version, { nodes, tasks }, observed);
+  for (const task of tasks) observed.addRunning(task, nowMs);
+  observed.close(nowMs);
+  const { plan, remarks } = copiedCluster({ nodes, services, networks }, observed);
+  const unseen = plan.services.length - services.filter(({ id }) => observed.startsOf(id) > 0).length;
+  const past = oldest?.timeMs == null ? "an unknown time" : humanDuration(nowMs - oldest.timeMs).toLowerCase();
+  return {
+    plan,
+    remarks: [
+      `times and failures are those of the log's last ${past}`,
+      ...(unseen > 0
+        ? [`${unseen} services started no task in this time: their times are those of the others, or defaults`]
+        : []),
+      ...remarks,
+    ],
+  };
+}
+
+interface Oldest {
+  readonly version: number;
+  /** Since the epoch; null: not known. */
+  readonly timeMs: number | null;
+}
+
+/** The oldest version that the log retains; null: there is no node whose history would say it. */
+async function oldestVersion(client: ManagerClient, [node]: readonly Node[]): Promise<Oldest | null> {
+  if (node === undefined) return null;
+  const request = HistoryRequest.create({ kind: "node", subject: node.id, last: 1 });
+  const ended = Promise.withResolvers<RpcError | null>();
+  let oldest: Oldest | null = null;
+  client.channel.serverStream(OperatorService.methods.History, request, {
+    onMessage({ oldestVersion: version, oldestTime }) {
+      if (version > 0) oldest = { version, timeMs: millisecondsOf(oldestTime) };
+    },
+    onEnd: ended.resolve,
+  });
+  const error = await ended.promise;
+  if (error !== null) throw error;
+  return oldest;
+}
+
+/** Feeds every version since `from`, up to those of `present`, which the log certainly has. */
+async function replay(
+  client: ManagerClient,
+  from: number,
+  present: { readonly nodes: readonly Node[]; readonly tasks: readonly Task[] },
+  observed: ObservedTimes,
+): Promise<void> {
+  const versions = [...present.nodes, ...present.tasks].map(({ meta }) => meta?.version?.index ?? 0);
+  const last = versions.reduce((most, version) => Math.max(most, version), 0);
+  if (last <= from) return;
+  const caughtUp = Promise.withResolvers<void>();
+  const onMessage = ({ events, version }: WatchMessage): void => {
+    for (const { object } of events) {
+      if (object?.task != null) observed.addTask(object.task);
+      if (object?.node != null) observed.addNode(object.node);
+    }
+    if ((version?.index ?? 0) >= last) caughtUp.resolve();
+  };
+  const entries = ["task", "node"].map((kind) =>
+    WatchRequest_WatchEntry.create({ kind, action: everyAction as WatchActionKind }),
+  );
+  const watching = watch(client, entries, onMessage, { from });
+  try {
+    await Promise.race([caughtUp.promise, watching.broken]);
+  } finally {
+    watching.cancel();
+  }
+}

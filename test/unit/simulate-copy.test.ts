@@ -1,0 +1,239 @@
+import test from "ava";
+import { copiedCluster } from "../../cli/simulate/copied-cluster.ts";
+import { ObservedTimes } from "../../cli/simulate/observed-times.ts";
+import { behaviourDefaults } from "../../cli/simulate/read-behaviour.ts";
+import { readCluster } from "../../cli/simulate/read-cluster.ts";
+import { writeCluster } from "../../cli/simulate/write-cluster.ts";
+import {
+  Annotations,
+  ContainerSpec,
+  GlobalJob,
+  Meta,
+  Network,
+  NetworkAttachmentConfig,
+  NetworkSpec,
+  Node,
+  NodeDescription,
+  NodeRole,
+  NodeSpec,
+  NodeSpec_Availability,
+  NodeStatus,
+  NodeStatus_State,
+  Placement,
+  Platform,
+  Resources,
+  SecretReference,
+  Service,
+  ServiceSpec,
+  ReplicatedService,
+  Task,
+  TaskSpec,
+  TaskState,
+  TaskStatus,
+} from "../../proto/gen/messages.ts";
+import { timestampOf } from "../../proto/time.ts";
+
+interface NodeParts {
+  readonly role?: NodeRole;
+  readonly state?: NodeStatus_State;
+  readonly availability?: NodeSpec_Availability;
+  readonly labels?: Record<string, string>;
+  readonly architecture?: string;
+  readonly atMs?: number;
+}
+
+function node(id: string, hostname: string, parts: NodeParts = {}): Node {
+  const {
+    role = NodeRole.WORKER,
+    state = NodeStatus_State.READY,
+    labels = {},
+    architecture = "x86_64",
+    atMs = 0,
+  } = parts;
+  return Node.create({
+    id,
+    role,
+    meta: Meta.create({ updatedAt: timestampOf(atMs) }),
+    spec: NodeSpec.create({
+      annotations: Annotations.create({ labels }),
+      availability: parts.availability ?? NodeSpec_Availability.ACTIVE,
+    }),
+    status: NodeStatus.create({ state }),
+    description: NodeDescription.create({
+      hostname,
+      platform: Platform.create({ architecture, os: "linux" }),
+      resources: Resources.create({ nanoCpus: 2e9, memoryBytes: 4 * 2 ** 30 }),
+    }),
+  });
+}
+
+/** Reports the states of a task at these times. */
+function report(
+  observed: ObservedTimes,
+  id: string,
+  states: readonly (readonly [TaskState, number])[],
+  { stopMs = null as number | null, nodeId = "n1", image = "web:1" } = {},
+): void {
+  for (const [state, ms] of states) {
+    const isAsked = stopMs !== null && state > TaskState.RUNNING;
+    if (isAsked) observed.addTask(task(id, nodeId, image, TaskState.RUNNING, ms, stopMs));
+    observed.addTask(task(id, nodeId, image, state, ms, isAsked ? stopMs : null));
+  }
+}
+
+function task(id: string, nodeId: string, image: string, state: TaskState, ms: number, stopMs: number | null): Task {
+  return Task.create({
+    id,
+    serviceId: "s1",
+    nodeId,
+    spec: TaskSpec.create({ container: ContainerSpec.create({ image }) }),
+    meta: Meta.create({ updatedAt: timestampOf(stopMs ?? ms) }),
+    desiredState: stopMs === null ? TaskState.RUNNING : TaskState.SHUTDOWN,
+    status: TaskStatus.create({ state, timestamp: timestampOf(ms) }),
+  });
+}
+
+const { ASSIGNED, PREPARING, READY, STARTING, RUNNING, SHUTDOWN, FAILED } = TaskState;
+
+test("times of tasks are those between their states; only a node's first pull of an image counts", (t) => {
+  const observed = new ObservedTimes();
+  for (let at = 0; at < 10; at += 1) {
+    const began = at * 100_000;
+    const [nodeId, pull] = at < 5 ? [`n${at}`, 4_000 + at * 1_000] : [`n${at - 5}`, 10];
+    report(
+      observed,
+      `t${at}`,
+      [
+        [ASSIGNED, began],
+        [PREPARING, began + 100],
+        [READY, began + 100 + pull],
+        [STARTING, began + 200 + pull],
+        [RUNNING, began + 200 + pull + 1_000 + at],
+        [SHUTDOWN, began + 60_300],
+      ],
+      { stopMs: began + 60_000, nodeId },
+    );
+  }
+  t.deepEqual(observed.behaviourOf("s1"), {
+    pull: { medianMs: 6_000, p99Ms: 8_000 },
+    start: { medianMs: 1_004, p99Ms: 1_009 },
+    stop: { medianMs: 300, p99Ms: 300 },
+    startFailure: 0,
+    meanLifeMs: null,
+  });
+});
+
+test("a failed start and a failure of a running task count apart; a stopped task has not failed", (t) => {
+  const observed = new ObservedTimes();
+  for (let at = 0; at < 4; at += 1)
+    report(observed, `bad${at}`, [
+      [ASSIGNED, 0],
+      [FAILED, 500],
+    ]);
+  for (let at = 0; at < 12; at += 1)
+    report(
+      observed,
+      `run${at}`,
+      [
+        [STARTING, 0],
+        [RUNNING, 1_000],
+        [FAILED, at < 2 ? 61_000 : 1_000 + 36_000],
+      ],
+      { stopMs: at < 2 ? null : 30_000 },
+    );
+  const { startFailure, meanLifeMs } = observed.behaviourOf("s1");
+  t.is(startFailure, 0.25);
+  t.is(meanLifeMs, (2 * 60_000 + 10 * 36_000) / 2);
+});
+
+test("a service without a past has the times of the others, or the defaults", (t) => {
+  const observed = new ObservedTimes();
+  t.deepEqual(observed.behaviourOf("new"), behaviourDefaults);
+  for (let at = 0; at < 5; at += 1)
+    report(observed, `t${at}`, [
+      [STARTING, 0],
+      [RUNNING, 2_500],
+    ]);
+  t.deepEqual(observed.behaviourOf("new").start, { medianMs: 2_500, p99Ms: 2_500 });
+  t.deepEqual(observed.behaviourOf("new").pull, behaviourDefaults.pull);
+});
+
+test("failures of nodes are the mean of all nodes", (t) => {
+  const observed = new ObservedTimes();
+  t.is(observed.nodeFailures(), null);
+  const hour = 3_600_000;
+  for (const id of ["a", "b"]) observed.addNode(node(id, id, { atMs: 0 }));
+  observed.addNode(node("a", "a", { atMs: 10 * hour, state: NodeStatus_State.DOWN }));
+  observed.addNode(node("a", "a", { atMs: 11 * hour }));
+  observed.addNode(node("a", "a", { atMs: 12 * hour }));
+  observed.close(21 * hour);
+  t.deepEqual(observed.nodeFailures(), { meanUpMs: (10 + 10 + 21) * hour, meanDownMs: hour });
+});
+
+test("a copy has the usable nodes, services without secrets, and constraints on labels only; it is saved and read back", (t) => {
+  const spec = ServiceSpec.create({
+    annotations: Annotations.create({ name: "web", labels: { "traefik.auth": "hunter2" } }),
+    replicated: ReplicatedService.create({ replicas: 3 }),
+    task: TaskSpec.create({
+      container: ContainerSpec.create({
+        image: "web:1",
+        env: ["TOKEN=hunter2"],
+        args: ["--password=hunter2"],
+        labels: { a: "hunter2" },
+        secrets: [SecretReference.create({ secretId: "x", secretName: "hunter2" })],
+      }),
+      placement: Placement.create({
+        constraints: ["node.role == manager", "node.labels.rack==a", "node.platform.arch != aarch64"],
+      }),
+      networks: [NetworkAttachmentConfig.create({ target: "net1", aliases: ["w"] })],
+    }),
+  });
+  const objects = {
+    nodes: [
+      node("n10", "worker-10", { role: NodeRole.MANAGER, labels: { rack: "a" } }),
+      node("n2", "worker-2", { labels: { rack: "$b" } }),
+      node("n3", "worker-2", { architecture: "aarch64" }),
+      node("n4", "!", {}),
+      node("n5", "gone", { state: NodeStatus_State.DOWN }),
+      node("n6", "drained", { availability: NodeSpec_Availability.DRAIN }),
+    ],
+    services: [
+      Service.create({ id: "s1", spec }),
+      Service.create({
+        id: "s2",
+        spec: ServiceSpec.create({ annotations: spec.annotations, globalJob: GlobalJob.create({}) }),
+      }),
+    ],
+    networks: [
+      Network.create({ id: "net1", spec: NetworkSpec.create({ annotations: Annotations.create({ name: "front" }) }) }),
+      Network.create({ id: "in", spec: NetworkSpec.create({ ingress: true }) }),
+    ],
+  };
+  const { plan, remarks } = copiedCluster(objects, new ObservedTimes());
+  t.is(plan.managers, 1);
+  t.deepEqual(
+    plan.nodes.map(({ name, labels }) => [name, labels]),
+    [
+      ["node", { "rehearsal.node-platform-arch-is-not-aarch64": "true" }],
+      ["worker-2", { rack: "$b", "rehearsal.node-platform-arch-is-not-aarch64": "true" }],
+      ["worker-2-2", {}],
+      [
+        "worker-10",
+        { rack: "a", "rehearsal.node-platform-arch-is-not-aarch64": "true", "rehearsal.node-role-is-manager": "true" },
+      ],
+    ],
+  );
+  t.deepEqual(plan.services[0]?.spec.task?.placement?.constraints, [
+    "node.labels.rehearsal.node-role-is-manager == true",
+    "node.labels.rack==a",
+    "node.labels.rehearsal.node-platform-arch-is-not-aarch64 == true",
+  ]);
+  t.deepEqual(
+    plan.services[0]?.spec.task?.networks.map(({ target }) => target),
+    ["front"],
+  );
+  t.deepEqual(remarks, ["2 nodes that are not READY and active are left out", "1 jobs are left out"]);
+  const text = writeCluster(plan, remarks);
+  t.false(text.includes("hunter2"));
+  t.deepEqual(readCluster(text, "saved.yaml", { get: () => "unused" }), plan);
+});
