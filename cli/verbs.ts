@@ -57,6 +57,7 @@ export const verbs: Readonly<Record<string, VerbEntry>> = {
   ui: verb("Open the web interface in a browser", async () => (await import("./ui.ts")).ui),
   record: verb("Record the last minutes of the cluster", async () => (await import("./record.ts")).record),
   replay: verb("Open a recording in the web interface", async () => (await import("./replay.ts")).replay),
+  simulate: verb("Rehearse an operation on a copy of a cluster", async () => (await import("./simulate.ts")).simulate),
   history: verb(
     "Show what changed in an object, who changed it and what followed",
     async () => (await import("./history.ts")).history,

@@ -93,6 +93,11 @@ function literals({ operands }: CommandDescription, at: number): readonly string
   return word.split(/[[\]|.=]+/).filter((each) => /^[a-z][a-z-]*$/.test(each));
 }
 
+/** Loaded only when asked for: it takes as long as a short command. */
+async function scenarios(wanted: readonly Completable[]): Promise<readonly string[]> {
+  return wanted.includes("scenario") ? (await import("../simulate/ready-scenarios.ts")).readyScenarios() : [];
+}
+
 async function ofKinds(
   verbs: Verbs,
   shell: Shell,
@@ -100,10 +105,10 @@ async function ofKinds(
   also: readonly string[] = [],
 ): Promise<Candidates> {
   const isFiles = wanted.includes("file");
-  const asked = wanted.filter((kind) => kind !== "file" && kind !== "verb");
-  const words = wanted.includes("verb") ? Object.keys(verbs) : [];
+  const asked = wanted.filter((kind) => kind !== "file" && kind !== "verb" && kind !== "scenario");
+  const words = [...(wanted.includes("verb") ? Object.keys(verbs) : []), ...(await scenarios(wanted))];
   const names = asked.length === 0 ? [] : await objectNames(shell, asked);
-  return { words: [...also, ...words, ...names], files: isFiles };
+  return { words: [...also, ...words, ...names], files: isFiles || wanted.includes("scenario") };
 }
 
 async function flagValue(

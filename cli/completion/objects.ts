@@ -80,6 +80,7 @@ async function namesOf(client: ManagerClient, kind: Completable): Promise<readon
       return own.map((each) => (each.kind === "NetworkPolicy" ? policyName(each) : `${each.kind}/${policyName(each)}`));
     }
     case "file":
+    case "scenario":
     case "verb":
       return [];
   }

@@ -11,7 +11,7 @@ export interface FlagHelp {
   readonly completes?: Completable | readonly string[];
 }
 
-/** A word that a shell can complete: a cluster object by name, a file, or a command. */
+/** A word that a shell can complete: a cluster object by name, a file, a ready scenario, or a command. */
 export type Completable =
   | "actor"
   | "config"
@@ -22,6 +22,7 @@ export type Completable =
   | "secret"
   | "policy"
   | "process"
+  | "scenario"
   | "service"
   | "stack"
   | "task"

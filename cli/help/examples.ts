@@ -248,6 +248,12 @@ const lines: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     "muster replay incident.mrec": "look at a recording, without a cluster",
     "muster replay incident.mrec --verify": "check that today's charts decide the same",
   },
+  simulate: {
+    "muster simulate --list": "the ready scenarios",
+    "muster simulate --from-cluster --save cluster.yaml": "save a copy of the running cluster, without secrets",
+    "muster simulate --file cluster.yaml --scenario drain-rack.yaml --check": "find mistakes in the files",
+    "muster simulate before.json after.json --html compared.html": "compare two saved reports of the same seeds",
+  },
   inspect: {
     "muster inspect --stuck": "actors whose timers are overdue",
     "muster inspect session/worker-1": "the session of a node as its statechart",

@@ -40,7 +40,7 @@ export interface Difference {
   readonly same: number;
 }
 
-/** Of services that both have; seeds that only one has are left out. */
+/** Compares the services that both have; seeds that only one has are left out. */
 export function compared(before: RehearsalOutcome, after: RehearsalOutcome): Comparison {
   const seeds = new Set(before.runs.map(({ seed }) => seed));
   const common = after.runs.map(({ seed }) => seed).filter((seed) => seeds.has(seed));

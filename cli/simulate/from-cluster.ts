@@ -22,6 +22,9 @@ interface FromCluster {
   readonly remarks: readonly string[];
 }
 
+/** Maximum silence of a manager that replays its log; after it the copy has only the past until then. */
+const silenceMsMax = 20_000;
+
 /** `nowMs`: since the epoch. Reads only. */
 export async function planFromCluster(client: ManagerClient, nowMs: number): Promise<FromCluster> {
   const [nodes, services, networks, tasks] = await Promise.all([
@@ -32,7 +35,7 @@ export async function planFromCluster(client: ManagerClient, nowMs: number): Pro
   ]);
   const observed = new ObservedTimes();
   const oldest = await oldestVersion(client, nodes);
-  if (oldest !== null) await replay(client, oldest.version, { nodes, tasks }, observed);
+  const isWhole = oldest === null || (await replay(client, oldest.version, { nodes, tasks }, observed));
   for (const task of tasks) observed.addRunning(task, nowMs);
   observed.close(nowMs);
   const { plan, remarks } = copiedCluster({ nodes, services, networks }, observed);
@@ -45,6 +48,7 @@ export async function planFromCluster(client: ManagerClient, nowMs: number): Pro
       ...(unseen > 0
         ? [`${unseen} services started no task in this time: their times are those of the others, or defaults`]
         : []),
+      ...(isWhole ? [] : ["the manager was silent while it replayed the log: later times and failures are missing"]),
       ...remarks,
     ],
   };
@@ -73,31 +77,34 @@ async function oldestVersion(client: ManagerClient, [node]: readonly Node[]): Pr
   return oldest;
 }
 
-/** Feeds every version since `from`, up to those of `present`, which the log certainly has. */
+/** Feeds every version since `from`, up to those of `present`. False: the manager fell silent before them. */
 async function replay(
   client: ManagerClient,
   from: number,
   present: { readonly nodes: readonly Node[]; readonly tasks: readonly Task[] },
   observed: ObservedTimes,
-): Promise<void> {
+): Promise<boolean> {
   const versions = [...present.nodes, ...present.tasks].map(({ meta }) => meta?.version?.index ?? 0);
   const last = versions.reduce((most, version) => Math.max(most, version), 0);
-  if (last <= from) return;
-  const caughtUp = Promise.withResolvers<void>();
+  if (last <= from) return true;
+  const caughtUp = Promise.withResolvers<boolean>();
+  const silence = setTimeout(() => caughtUp.resolve(false), silenceMsMax);
   const onMessage = ({ events, version }: WatchMessage): void => {
     for (const { object } of events) {
       if (object?.task != null) observed.addTask(object.task);
       if (object?.node != null) observed.addNode(object.node);
     }
-    if ((version?.index ?? 0) >= last) caughtUp.resolve();
+    silence.refresh();
+    if ((version?.index ?? 0) >= last) caughtUp.resolve(true);
   };
   const entries = ["task", "node"].map((kind) =>
     WatchRequest_WatchEntry.create({ kind, action: everyAction as WatchActionKind }),
   );
   const watching = watch(client, entries, onMessage, { from });
   try {
-    await Promise.race([caughtUp.promise, watching.broken]);
+    return await Promise.race([caughtUp.promise, watching.broken]);
   } finally {
+    clearTimeout(silence);
     watching.cancel();
   }
 }

@@ -6,16 +6,16 @@ import type { RehearsalOutcome } from "../../simulation/rehearsal/outcome.ts";
 import { compared } from "./compare.ts";
 import { reportOf } from "./report.ts";
 
-const version = 1;
+export const reportVersion = 1;
 
-/** With every run: its services, placement, failed requests and events. */
-export function reportJson(outcome: RehearsalOutcome): string {
-  return JSON.stringify({ version, report: reportOf(outcome), runs: outcome.runs });
+/** With every run: its services, placement, failed requests and events. `command`: command line of the rehearsal. */
+export function reportJson(outcome: RehearsalOutcome, command: string): string {
+  return JSON.stringify({ version: reportVersion, command, report: reportOf(outcome), runs: outcome.runs });
 }
 
 export function comparisonJson(before: RehearsalOutcome, after: RehearsalOutcome): string {
   return JSON.stringify({
-    version,
+    version: reportVersion,
     comparison: compared(before, after),
     before: reportOf(before),
     after: reportOf(after),

@@ -1,5 +1,5 @@
 /**
- * What a cluster's log says about its tasks and nodes: how long images took to pull and tasks to start and stop, how often both
+ * Measures from a cluster's log: how long images took to pull and tasks to start and stop, how often both
  * failed, and how often nodes were down. Fed with the versions of each object in their order.
  */
 import { NodeStatus_State, TaskState, type Node, type Task } from "../../proto/gen/messages.ts";

@@ -90,12 +90,14 @@ function placementBand(runs: readonly RunOutcome[], times: readonly number[]): O
   return { low: of("min"), middle: of("mean"), high: of("max") };
 }
 
-/** Events that every run has at the same time: the scenario's steps. */
+/** Times at which every run has an event, other than by chance: the scenario's steps. Drawn nodes differ between the seeds. */
 export function marksOf(runs: readonly RunOutcome[]): ReportPlots["marks"] {
   const [first, ...others] = runs;
-  const key = ({ atMs, text }: RunOutcome["events"][number]): string => `${atMs} ${text}`;
-  const sets = others.map(({ events }) => new Set(events.map(key)));
+  const times = others.map(({ events }) => new Map(events.map(({ atMs, text }) => [atMs, text] as const)));
   return (first?.events ?? [])
-    .filter((event) => sets.every((each) => each.has(key(event))))
-    .map(({ atMs, text }) => ({ at: atMs / 1_000, text }));
+    .filter(({ atMs }) => times.every((each) => each.has(atMs)))
+    .map(({ atMs, text }) => {
+      const isSame = others.every(({ events }) => events.some((each) => each.atMs === atMs && each.text === text));
+      return { at: atMs / 1_000, text: isSame ? text : `${text} (other seeds differ)` };
+    });
 }

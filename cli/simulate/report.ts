@@ -1,4 +1,4 @@
-/** What the runs of a rehearsal have in common, and how they differ: the content of every report. Times in milliseconds. */
+/** Content of every report: values of a rehearsal's services over all seeds. Times in milliseconds. */
 import type {
   Move,
   RehearsalOutcome,
@@ -43,7 +43,7 @@ export interface ServiceReport {
 
 export interface RolloutReport {
   readonly count: number;
-  /** Of those that ended. */
+  /** Null: none ended. */
   readonly durationMs: Spread | null;
   readonly unfinished: number;
   readonly states: readonly Count[];

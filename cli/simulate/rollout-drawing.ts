@@ -5,7 +5,7 @@ import type { ReportPlots } from "../../ui/report/plots.ts";
 import { timeText } from "./report-texts.ts";
 import { servicesBySeed } from "./report.ts";
 
-/** Of many seeds, the longest and evenly chosen others. */
+/** Maximum number of rows; of more seeds, evenly chosen ones are drawn, with the longest. */
 const rowsMax = 40;
 const [width, left, rowHeight, axisHeight] = [1_000, 70, 14, 18];
 const ticks = 6;

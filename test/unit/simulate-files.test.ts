@@ -1,7 +1,14 @@
+import { readFileSync } from "node:fs";
 import test from "ava";
 import fc from "fast-check";
 import { readCluster } from "../../cli/simulate/read-cluster.ts";
 import { readScenario } from "../../cli/simulate/read-scenario.ts";
+import {
+  readyDescription,
+  readyScenarioPath,
+  readyScenarios,
+  sampleCluster,
+} from "../../cli/simulate/ready-scenarios.ts";
 import { writeCluster } from "../../cli/simulate/write-cluster.ts";
 import { yamlText } from "../../cli/stack/yaml.ts";
 import { UserError } from "../../lib/user-error.ts";
@@ -392,6 +399,22 @@ test(
   "{at: 1s, kill-leader: , full-log: {for: 1s}}",
   "s.yaml:3:5: steps[0]: has kill-leader and full-log; give each step exactly one of deploy, scale, update, rollback, remove, drain, activate, join, lose-nodes, flap-nodes, partition-nodes, partition-managers, kill-leader, slow-log, full-log, lose-nats, registry-outage or step-clocks",
 );
+
+test("each ready scenario has a description and works on the sample cluster, and on another with its variables", (t) => {
+  const sample = cluster(readFileSync(sampleCluster, "utf8"));
+  const other = cluster("nodes: [{name: 'm{1..3}', labels: {zone: x}}]\nservices: {blog: {deploy: {replicas: 2}}}");
+  const variables = new Map(Object.entries({ SERVICE: "blog", LABEL: "zone=x" }));
+  t.true(readyScenarios().length >= 8);
+  for (const name of readyScenarios()) {
+    t.regex(readyDescription(name), /^[A-Z].*\.$/);
+    const path = readyScenarioPath(name);
+    const text = readFileSync(path, "utf8");
+    const plan = readScenario(text, path, sample, unset);
+    t.is(plan.name, name);
+    t.true(plan.steps.length > 0);
+    t.is(readScenario(text, path, other, { get: (key) => variables.get(key) }).steps.length, plan.steps.length);
+  }
+});
 
 /** Values of any kind, among them those of the files. */
 const words = [

@@ -1,0 +1,141 @@
+import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import test from "ava";
+import fc from "fast-check";
+import { reportJson } from "../../cli/simulate/json.ts";
+import { readCluster } from "../../cli/simulate/read-cluster.ts";
+import { readOutcome } from "../../cli/simulate/read-outcome.ts";
+import { UserError } from "../../lib/user-error.ts";
+import { tempDir } from "../fixtures/muster.ts";
+import { drawnOutcome } from "../fixtures/rehearsal.ts";
+import { readyNode, served } from "../support/served.ts";
+
+test("a running cluster is saved as a file that reads back, without the environment of its services", async (t) => {
+  const { manager, muster } = await served(t);
+  manager.seed("node", readyNode("n1", "alpha"), readyNode("n2", "beta"));
+  await muster("network", "create", "back");
+  await muster(
+    "service",
+    "create",
+    "-d",
+    "--name",
+    "web",
+    "--replicas",
+    "3",
+    "--env",
+    "TOKEN=hunter2",
+    "--network",
+    "back",
+    "bb:1",
+  );
+  await muster("service", "create", "-d", "--name", "top", "--constraint", "node.role==manager", "bb:1");
+  const path = join(tempDir(t, "saved"), "cluster.yaml");
+  // A test's log answers by the manager's clock.
+  const timer = setInterval(() => manager.clock.advance(1), 1);
+  t.teardown(() => clearInterval(timer));
+  const { lines, remarks, status } = await muster(
+    "simulate",
+    "--from-cluster",
+    "--save",
+    path,
+    "--scenario",
+    "bad-image",
+  );
+  t.is(status, 0, remarks.join("\n"));
+  t.regex(lines[0] ?? "", /^1 managers, 2 nodes, 2 services; bad-image: 1 steps$/);
+  t.regex(remarks.join("\n"), /times and failures are those of the log's last/);
+  const text = readFileSync(path, "utf8");
+  t.false(text.includes("hunter2"));
+  const plan = readCluster(text, path, { get: () => undefined });
+  t.deepEqual(
+    plan.nodes.map(({ name }) => name),
+    ["alpha", "beta"],
+  );
+  t.deepEqual(plan.services.map(({ spec }) => spec.annotations?.name ?? "").toSorted(), ["top", "web"]);
+  t.deepEqual(
+    plan.networks.map(({ annotations }) => annotations?.name),
+    ["back"],
+  );
+});
+
+test("ready scenarios are listed and completed, and mistakes name the file", async (t) => {
+  const { muster } = await served(t);
+  t.regex((await muster("simulate", "--list")).lines.join("\n"), /^slow-disk {3,}The disk of the log/m);
+  t.deepEqual((await muster("completion", "words", "--", "simulate", "--scenario", "slow")).lines, [
+    "slow-disk",
+    ":files",
+  ]);
+  const unknown = await muster("simulate", "--check", "--scenario", "slow-dis");
+  t.not(unknown.status, 0);
+  t.regex(unknown.remarks.join("\n"), /no scenario 'slow-dis': did you mean 'slow-disk'\?/);
+  const path = join(tempDir(t, "wrong"), "c.yaml");
+  writeFileSync(path, "nodes: x\nmanagers: 0");
+  const wrong = await muster("simulate", "--check", "--file", path);
+  t.is(wrong.status, 1);
+  t.deepEqual(
+    wrong.remarks
+      .join("\n")
+      .split("\n")
+      .map((line) => line.slice(line.indexOf(`${path}:`))),
+    [
+      `${path}:1:8: nodes: must be a whole number from 1 to 20000, not 'x'`,
+      `${path}:2:11: managers: must be a whole number from 1 to 9, not '0'`,
+    ],
+  );
+});
+
+test("a saved report is printed again, written as a page, and compared with another", async (t) => {
+  const { muster } = await served(t);
+  const folder = tempDir(t, "reports");
+  const [before, after, page] = ["before.json", "after.json", "page.html"].map((name) => join(folder, name)) as [
+    string,
+    string,
+    string,
+  ];
+  const command = "muster simulate --file shop.yaml --scenario rack-loss";
+  writeFileSync(before, reportJson(drawnOutcome({ seeds: 5, violated: [2] }), command));
+  writeFileSync(after, reportJson(drawnOutcome({ seeds: 5, lost: 1 }), command));
+  const printed = await muster("simulate", before, "--html", page, "--json", `${before}.2`);
+  t.regex(printed.lines.join("\n"), /^rack-loss on shop\.yaml: 2h, 5 seeds; 1 seed violated an invariant$/m);
+  t.true(printed.lines.includes(`    ${command} --seed 2`));
+  t.is(readFileSync(`${before}.2`, "utf8"), readFileSync(before, "utf8"), "reading and writing change nothing");
+  t.regex(readFileSync(page, "utf8"), /<h1>rack-loss on shop\.yaml<\/h1>/);
+  const comparison = await muster("simulate", before, after, "--html", page);
+  t.regex(comparison.lines.join("\n"), /^minimum availability +60% +80% +\+20% +5 +0 +0$/m);
+  t.regex(readFileSync(page, "utf8"), /Comparison of two rehearsals/);
+  const missing = await muster("simulate", join(folder, "none.json"));
+  t.regex(missing.remarks.join("\n"), /cannot read the report .*none\.json/);
+});
+
+test("a report in which a value is replaced is read, or refused with the value's name", (t) => {
+  const right = JSON.parse(reportJson(drawnOutcome({ seeds: 1 }), "muster")) as unknown;
+  const value = fc.oneof(fc.constant(null), fc.integer(), fc.string(), fc.constant([]), fc.constant({}));
+  const path = fc.array(fc.nat({ max: 9 }), { maxLength: 6 });
+  fc.assert(
+    fc.property(path, value, (steps, by) => {
+      const text = JSON.stringify(damaged(right, steps, by));
+      try {
+        readOutcome(text, "r.json");
+      } catch (error) {
+        if (!(error instanceof UserError)) throw error;
+        t.regex(error.message, /^r\.json/);
+      }
+    }),
+    { numRuns: 500 },
+  );
+  t.throws(() => readOutcome("{", "r.json"), {
+    instanceOf: UserError,
+    message: /^r\.json is not a report of a rehearsal/,
+  });
+  t.throws(() => readOutcome("{}", "r.json"), { message: /expected a report with version 1/ });
+  const wrong = JSON.stringify(damaged(right, [3, 0, 0], "x"));
+  t.throws(() => readOutcome(wrong, "r.json"), { message: "r.json: runs[0].seed must be a number" });
+});
+
+function damaged(right: unknown, [first, ...rest]: readonly number[], by: unknown): unknown {
+  if (first === undefined || typeof right !== "object" || right === null) return by;
+  const entries = Object.entries(right);
+  const [key] = entries[first % Math.max(1, entries.length)] ?? [""];
+  const changed = entries.map(([name, each]) => [name, name === key ? damaged(each, rest, by) : each] as const);
+  return Array.isArray(right) ? changed.map(([, each]) => each) : Object.fromEntries(changed);
+}
