@@ -139,3 +139,24 @@ function damaged(right: unknown, [first, ...rest]: readonly number[], by: unknow
   const changed = entries.map(([name, each]) => [name, name === key ? damaged(each, rest, by) : each] as const);
   return Array.isArray(right) ? changed.map(([, each]) => each) : Object.fromEntries(changed);
 }
+
+/** Paths of the values of a report; of a list, those of its first element. */
+function pathsIn(value: unknown, path: readonly string[] = []): readonly (readonly string[])[] {
+  if (typeof value !== "object" || value === null) return [path];
+  const entries = Array.isArray(value) ? Object.entries(value).slice(0, 1) : Object.entries(value);
+  return [path, ...entries.flatMap(([key, each]) => pathsIn(each, [...path, key]))];
+}
+
+test("each value of a run that has another type is refused", (t) => {
+  const text = reportJson(drawnOutcome({ seeds: 4 }), "muster");
+  const paths = pathsIn(JSON.parse(text), []).filter(([top]) => top === "runs" || top === "command");
+  t.true(paths.some((path) => path.at(-1) === "refusals") && paths.length > 40);
+  for (const path of paths) {
+    const report = JSON.parse(text) as Record<string, unknown>;
+    const holder = path.slice(0, -1).reduce<Record<string, unknown>>((held, key) => held[key] as typeof held, report);
+    const key = path.at(-1) ?? "";
+    // Neither is a number, a text, a list or null; an object is expected only where there is one.
+    holder[key] = typeof holder[key] === "object" && !Array.isArray(holder[key]) && holder[key] !== null ? 0 : {};
+    t.throws(() => readOutcome(JSON.stringify(report), "r.json"), { instanceOf: UserError }, path.join("."));
+  }
+});
