@@ -21,11 +21,11 @@ export class Scene {
   readonly #stepsMax: number;
   #failure: string | null = null;
 
-  /** `steps`: maximum number of steps. */
-  constructor(options: SimOptions, keepTrace: boolean, steps = stepsMax) {
+  /** `steps`: maximum number of steps. `dropTrace`: not even a digest of the trace is kept. */
+  constructor(options: SimOptions, keepTrace: boolean, steps = stepsMax, dropTrace = false) {
     this.options = options;
     this.#stepsMax = steps;
-    this.simulation = new Simulation({ seed: options.seed, keepTrace });
+    this.simulation = new Simulation({ seed: options.seed, keepTrace, dropTrace });
     this.simulation.nats.onDamaged = (name) => this.shownDamage.add(name);
   }
 

@@ -15,7 +15,7 @@
  */
 import type { DriverPluginNews } from "../../machines/driver/plugin.machine.ts";
 import { containerDriver } from "../../machines/driver/container-task.ts";
-import { driverLabels, enginePlugins, type EnginePlugin } from "../../machines/driver/labels.ts";
+import { driverLabels, enginePlugins } from "../../machines/driver/labels.ts";
 import type { Task } from "../../proto/gen/messages.ts";
 import type { PluginLauncher } from "../../runtime/ports/plugins.ts";
 import { Spec, type Attribute, type FingerprintResponse } from "../../proto/gen/nomad.ts";
@@ -58,8 +58,8 @@ interface DriverFacts {
   readonly kinds: readonly string[];
   /** Labels of the engine. */
   readonly labels: Readonly<Record<string, string>>;
-  /** Plugins of the engine behind the docker driver. */
-  readonly engine: readonly EnginePlugin[];
+  /** Plugins of the engine behind the docker driver, and those that built-in drivers advertise. */
+  readonly engine: NonNullable<TaskDriver["advertised"]>;
 }
 
 export class AgentDrivers {
@@ -151,7 +151,8 @@ export class AgentDrivers {
   }
 
   facts(): DriverFacts {
-    const kinds = new Set(this.#given.keys());
+    const given = [...this.#given.values()];
+    const kinds = new Set(given.filter(({ advertised }) => advertised === undefined).map(({ kind }) => kind));
     const labels: Record<string, string> = {};
     for (const [kind, { hosted }] of this.#byKind) {
       const { fingerprint, news, plugin } = hosted;
@@ -170,7 +171,8 @@ export class AgentDrivers {
     }
     const docker = this.#byKind.get(containerDriver)?.hosted;
     const isDocker = docker?.plugin.isHealthy === true;
-    return { kinds: [...kinds].sort(), labels, engine: isDocker ? enginePlugins(labels) : [] };
+    const engine = [...(isDocker ? enginePlugins(labels) : []), ...given.flatMap(({ advertised }) => advertised ?? [])];
+    return { kinds: [...kinds].sort(), labels, engine };
   }
 
   /** Stops the drivers and the plugins; their tasks keep running. */

@@ -185,6 +185,8 @@ export interface OutputReader {
 export interface TaskDriver {
   /** The GenericRuntimeSpec kind that it runs, which the node advertises as a plugin of type `Driver`. */
   readonly kind: string;
+  /** Plugins that the node advertises instead, such as those of the engine behind the driver. */
+  readonly advertised?: readonly { readonly type: string; readonly name: string }[];
   /** Prepares everything that starting needs. A second call is harmless. */
   prepare(task: DriverTask): Promise<DriverOutcome>;
   start(task: DriverTask): Promise<StartOutcome>;

@@ -39,7 +39,8 @@ export class SimLog implements Log {
     if (data.length > recordBytesMax)
       return { kind: "refused", reason: `a record of ${data.length} bytes is too large` };
     const copy = data.slice();
-    const outcome = await askLog(this.#link, (server) => server.append(copy, expectedLast), requestTimeoutMs);
+    const append = (server: SimNatsServer) => server.append(copy, expectedLast);
+    const outcome = await askLog(this.#link, append, requestTimeoutMs, (server) => server.takeAppendTurn());
     if (outcome === null) this.#trace.mark("append.unknown");
     else if (outcome.kind === "conflict") this.#trace.mark("append.conflict");
     return outcome ?? { kind: "unknown", reason: "the log did not answer in time" };
@@ -76,8 +77,9 @@ function askLog<Result>(
   link: SimNatsLink,
   work: (server: SimNatsServer, session: ServerSession) => Result,
   timeoutMs: number,
+  waitMs?: (server: SimNatsServer) => number,
 ): Promise<Result | null> {
-  return link.ask((server, session) => (server.isLogSilent ? noAnswer : work(server, session)), timeoutMs);
+  return link.ask((server, session) => (server.isLogSilent ? noAnswer : work(server, session)), timeoutMs, waitMs);
 }
 
 /** One reader of the log: receives pushed records while the link holds, and polls when it receives nothing. */

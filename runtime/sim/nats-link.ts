@@ -32,6 +32,8 @@ interface Subscribed {
 /** Result of server-side work that sends no answer. */
 export const noAnswer = Symbol("no answer");
 
+const noWait = (): number => 0;
+
 /** A pending request, notified when this connection can no longer answer it. */
 interface Pending {
   readonly onLost: () => void;
@@ -119,15 +121,24 @@ export class SimNatsLink implements Bus {
     });
   }
 
-  /** Runs `work` at the server; null if no answer arrives within `timeoutMs`: the work may have been done, or may still be. */
+  /**
+   * Runs `work` at the server; null if no answer arrives within `timeoutMs`: the work may have been done, or may still be.
+   * `waitMs`: how long the work waits at the server, in milliseconds; by default not at all.
+   */
   ask<Result>(
     work: (server: SimNatsServer, session: ServerSession) => Result | typeof noAnswer,
     timeoutMs: number,
+    waitMs: (server: SimNatsServer) => number = noWait,
   ): Promise<Result | null> {
     return this.#await<Result | null>(timeoutMs, null, null, (finish) => {
       this.#send((session) => {
-        const result = work(this.#server, session);
-        if (result !== noAnswer) session.end.send(() => finish(result));
+        const run = (): void => {
+          const result = work(this.#server, session);
+          if (result !== noAnswer) session.end.send(() => finish(result));
+        };
+        const ms = waitMs(this.#server);
+        if (ms > 0) session.end.endpoint.clock.after(ms, run);
+        else run();
       });
     });
   }

@@ -56,6 +56,10 @@ export class SimNatsServer {
   isLogSilent = false;
   /** While true, the disk under the log has space for leases only: appends and snapshots are refused. */
   isDiskFull = false;
+  /** Time that each append takes on the disk, one after the other, in milliseconds. */
+  appendMs = 0;
+  /** True time at which the disk has finished the last append. */
+  #appendedAt = 0;
   /** While true, it refuses to store anything, leases included, like a server whose storage fails. */
   storesNothing = false;
   readonly #network: SimNetwork;
@@ -195,6 +199,13 @@ export class SimNatsServer {
       return;
     }
     this.#sendCore(session.end, receive);
+  }
+
+  /** Milliseconds that the append which arrives now waits for the disk; takes its place in the queue. */
+  takeAppendTurn(): number {
+    const { elapsed } = this.#network.clock;
+    this.#appendedAt = Math.max(elapsed, this.#appendedAt) + this.appendMs;
+    return this.#appendedAt - elapsed;
   }
 
   append(data: Uint8Array, expectedLast: number): AppendOutcome {

@@ -24,6 +24,8 @@ interface SimulationOptions {
   readonly keepTrace?: boolean;
   /** Keeps the finished spans. */
   readonly keepSpans?: boolean;
+  /** Neither keeps nor hashes the trace. */
+  readonly dropTrace?: boolean;
 }
 
 /** The ports of one run of a process. */
@@ -66,7 +68,10 @@ export class Simulation {
   constructor(options: SimulationOptions) {
     this.random = new SimRandom(String(options.seed));
     this.spans = options.keepSpans === true ? [] : null;
-    this.trace = new SimTrace(this.clock, { keepLines: options.keepTrace ?? false });
+    this.trace = new SimTrace(this.clock, {
+      keepLines: options.keepTrace ?? false,
+      dropLines: options.dropTrace ?? false,
+    });
     this.network = new SimNetwork(this.clock, this.random.fork("network"), this.trace);
     this.nats = new SimNatsServer(this.network, this.random.fork("nats"));
     this.rpc = new SimRpcNetwork(this.network);

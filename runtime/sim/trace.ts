@@ -8,14 +8,22 @@ import { SimClock } from "./clock.ts";
 export class SimTrace {
   readonly #clock: SimClock;
   readonly #hash = createHash("sha256");
+  readonly #isDropped: boolean;
   readonly #lines: string[] | null;
   readonly #marks = new Map<string, number>();
   #count = 0;
   #digest: string | null = null;
 
-  /** Without a clock, all lines say 0: for tests that examine something else. */
-  constructor(clock: SimClock = new SimClock(), options: { readonly keepLines: boolean } = { keepLines: false }) {
+  /**
+   * Without a clock, all lines say 0: for tests that examine something else. `dropLines`: not even hashed, for runs whose trace
+   * nobody compares.
+   */
+  constructor(
+    clock: SimClock = new SimClock(),
+    options: { readonly keepLines: boolean; readonly dropLines?: boolean } = { keepLines: false },
+  ) {
     this.#clock = clock;
+    this.#isDropped = !options.keepLines && options.dropLines === true;
     this.#lines = options.keepLines ? [] : null;
   }
 
@@ -25,6 +33,7 @@ export class SimTrace {
   }
 
   write(who: string, what: string): void {
+    if (this.#isDropped) return;
     const line = `${this.#clock.elapsed.toFixed(3)} ${who} ${what}`;
     this.#hash.update(line).update("\n");
     this.#count += 1;

@@ -88,7 +88,8 @@ interface ManagerOptions {
   readonly onWrong: (claim: string) => void;
   /** The replica found a broken log: the process must exit. */
   readonly onBroken: (error: unknown) => void;
-  readonly busObserver: BusObserver;
+  /** Null: messages on the bus are not checked. */
+  readonly busObserver: BusObserver | null;
   /** It was demoted, and has handed over its duties. */
   readonly onDemoted: () => void;
   /** It could not start, for instance without NATS: the process exits regularly. */
@@ -193,7 +194,7 @@ function runManager(
     warnings: [],
     troubles,
     encodesAlways: true,
-    busObserver,
+    ...(busObserver === null ? {} : { busObserver }),
     snapshots: { everyRecords: snapshotEvery, historyRecordsKept },
     // So short that resuming clients need the log.
     watch: { recentBytesMax: 20_000 },

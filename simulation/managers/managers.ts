@@ -18,7 +18,7 @@ import { operatorMs, sentence, supervisorMs, type Scene } from "../scene.ts";
 import { unlockWhatIsLocked } from "../workloads/locks.ts";
 
 /** In records: so few that restarted managers load a snapshot. */
-const snapshotEvery = 60;
+const snapshotEveryDefault = 60;
 
 export interface SimManager {
   readonly process: SimProcess;
@@ -41,6 +41,10 @@ interface SimManagersOptions {
   /** A manager has a replica that follows the log. */
   readonly onReplica: (name: string, replica: Replica) => void;
   readonly onRetired: () => void;
+  /** Records of the log between two snapshots; by default few, so that runs contain many. */
+  readonly snapshotEvery?: number;
+  /** Compares each message on the bus with those sent, which keeps all in memory; default true. */
+  readonly checksBus?: boolean;
 }
 
 export function addressOf(manager: string): string {
@@ -138,9 +142,9 @@ export class SimManagers {
       trace,
       peers: this.all.map((each) => each.address),
       csi: this.#options.csi(ports),
-      busObserver: this.#bus,
+      busObserver: this.#options.checksBus === false ? null : this.#bus,
       servesJson: this.#scene.options.jsonClients > 0,
-      snapshotEvery,
+      snapshotEvery: this.#options.snapshotEvery ?? snapshotEveryDefault,
       historyRecordsKept: historyRecords === 0 ? snapshotDefaults.historyRecordsKept : historyRecords,
       onLock: (lock) => (manager.lock = lock),
       onHost: (host) => (manager.host = host),

@@ -1,0 +1,86 @@
+/** Tasks that were replaced without a change of their service's spec: when, from which node to which, and why. */
+import { movedFrom } from "../../machines/orchestration/rebalancing/moves.ts";
+import { isEnded, observedState, specVersionOf } from "../../machines/task.ts";
+import { NodeSpec_Availability, NodeStatus_State, TaskState, type Task } from "../../proto/gen/messages.ts";
+import type { Store } from "../../runtime/store/store.ts";
+import type { Move } from "./outcome.ts";
+
+interface Pending {
+  readonly atMs: number;
+  readonly from: string;
+  readonly reason: string;
+  to: string | null;
+}
+
+/** The moves of all services. */
+export class Moves {
+  /** By service id. */
+  readonly #moves = new Map<string, Pending[]>();
+  /** By the id of the successor, while no node has it. */
+  readonly #unplaced = new Map<string, Pending>();
+
+  /** Since `began`, in milliseconds since then. */
+  of(serviceId: string, began: number): readonly Move[] {
+    const moves = (this.#moves.get(serviceId) ?? []).filter(({ atMs }) => atMs >= began);
+    return moves.map(({ atMs, from, reason, to }) => ({ atMs: Math.round(atMs - began), from, to, reason }));
+  }
+
+  /** A task was created or changed. `isNew`: created. */
+  note(task: Task, isNew: boolean, atMs: number, store: Store): void {
+    if (isNew) this.#begin(task, atMs, store);
+    if (task.nodeId === "") return;
+    const pending = this.#unplaced.get(task.id);
+    if (pending === undefined) return;
+    pending.to = nodeName(task.nodeId, store);
+    this.#unplaced.delete(task.id);
+  }
+
+  #begin(task: Task, atMs: number, store: Store): void {
+    const before = predecessorOf(task, store);
+    if (before === null || before.nodeId === "") return;
+    // A task with another spec comes from a rollout.
+    if (specVersionOf(before) !== specVersionOf(task)) return;
+    const move: Pending = {
+      atMs,
+      from: nodeName(before.nodeId, store),
+      to: null,
+      reason: reasonFor(task, before, store),
+    };
+    this.#unplaced.set(task.id, move);
+    const moves = this.#moves.get(task.serviceId);
+    if (moves === undefined) this.#moves.set(task.serviceId, [move]);
+    else moves.push(move);
+  }
+}
+
+/** The newest other task at the same place. */
+function predecessorOf(task: Task, store: Store): Task | null {
+  let before: Task | null = null;
+  for (const other of store.tasksAt(task.serviceId, task.slot, task.nodeId)) if (other.id !== task.id) before = other;
+  return before;
+}
+
+function reasonFor(task: Task, before: Task, store: Store): string {
+  const state = observedState(before);
+  const said = before.status?.err ?? "";
+  if (movedFrom(task) !== "") return "moved to balance the cluster";
+  if (state === TaskState.FAILED) return `task failed: ${failureText(before)}`;
+  if (state === TaskState.REJECTED) return `task rejected${said === "" ? "" : `: ${said}`}`;
+  const node = store.get("node", before.nodeId);
+  const name = nodeName(before.nodeId, store);
+  if (node === undefined) return `node ${name} was removed`;
+  if (node.spec?.availability === NodeSpec_Availability.DRAIN) return `node ${name} is drained`;
+  if (node.status?.state !== NodeStatus_State.READY) return `node ${name} is down`;
+  if (isEnded(state)) return "task ended";
+  return said === "" ? "task shut down" : said;
+}
+
+function failureText({ status }: Task): string {
+  const code = status?.container?.exitCode ?? 0;
+  if (code > 0) return `exit code ${code}`;
+  return status?.err ?? "";
+}
+
+export function nodeName(id: string, store: Store): string {
+  return store.get("node", id)?.description?.hostname ?? id;
+}
