@@ -13,20 +13,19 @@ import type { Requests } from "./requests.ts";
 const { CreateConfig, RemoveConfig } = ControlService.methods;
 
 /** Interval between two writes, in milliseconds. */
-export const probeMs = 1_000;
+const probeMs = 1_000;
 
 export class Probe {
   /** Number of writes that were tried. */
   requests = 0;
   readonly #clock: ProcessClock;
-  /** Failures of removals are not counted. */
-  readonly #quiet: Requests;
-  readonly #counted: Requests;
+  readonly #requests: Requests;
+  /** Configs that were created, and are to be removed. */
+  readonly #created: string[] = [];
 
-  constructor(clock: ProcessClock, counted: Requests, quiet: Requests) {
+  constructor(clock: ProcessClock, requests: Requests) {
     this.#clock = clock;
-    this.#counted = counted;
-    this.#quiet = quiet;
+    this.#requests = requests;
   }
 
   start(): void {
@@ -36,19 +35,20 @@ export class Probe {
     });
   }
 
-  /** A config that is removed again, which concerns no task. */
+  /** Creates a config, which concerns no task, and removes it with the next write. */
   async #write(): Promise<void> {
     this.requests += 1;
-    const name = `rehearsal-probe-${this.requests}`;
-    const spec = ConfigSpec.create({ annotations: Annotations.create({ name }), data: new Uint8Array([1]) });
+    const what = "write of the probe";
+    const configId = this.#created.pop();
     try {
-      const { config } = await this.#counted.send(
-        CreateConfig,
-        CreateConfigRequest.create({ spec }),
-        "write of the probe",
-      );
-      if (config === null) return;
-      await this.#quiet.send(RemoveConfig, RemoveConfigRequest.create({ configId: config.id }), "removal by the probe");
+      if (configId !== undefined) {
+        await this.#requests.send(RemoveConfig, RemoveConfigRequest.create({ configId }), what);
+        return;
+      }
+      const annotations = Annotations.create({ name: `rehearsal-probe-${this.requests}` });
+      const spec = ConfigSpec.create({ annotations, data: new Uint8Array([1]) });
+      const { config } = await this.#requests.send(CreateConfig, CreateConfigRequest.create({ spec }), what);
+      if (config !== null) this.#created.push(config.id);
     } catch (error) {
       if (!(error instanceof RpcError)) throw error;
     }

@@ -6,7 +6,7 @@ import { rolloutMachine } from "../../machines/orchestration/rollout.machine.ts"
 import { taskMachine } from "../../machines/task.machine.ts";
 import { waitOf } from "../../machines/wait-meta.ts";
 import { trackerOf } from "../../actors/orchestration/rollout-view.ts";
-import { Reason, UpdateStatus_UpdateState, type Service } from "../../proto/gen/messages.ts";
+import { NodeStatus_State, Reason, UpdateStatus_UpdateState, type Service } from "../../proto/gen/messages.ts";
 import type { Store } from "../../runtime/store/store.ts";
 import { nodeName } from "./moves.ts";
 import type { RolloutOutcome } from "./outcome.ts";
@@ -29,7 +29,9 @@ export class Rollouts {
 
   /** Those that were in progress since `began`, with times since then; one that began earlier has a negative one. */
   of(serviceId: string, began: number): readonly RolloutOutcome[] {
-    const rollouts = (this.#rollouts.get(serviceId) ?? []).filter(({ endedMs }) => endedMs === null || endedMs >= began);
+    const rollouts = (this.#rollouts.get(serviceId) ?? []).filter(
+      ({ endedMs }) => endedMs === null || endedMs >= began,
+    );
     return rollouts.map(({ beganMs, blocked, endedMs, state }) => ({
       beganMs: Math.round(beganMs - began),
       endedMs: endedMs === null ? null : Math.round(endedMs - began),
@@ -71,7 +73,7 @@ export class Rollouts {
   }
 }
 
-/** Null when nothing blocks it. Without ids, so that equal reasons add up. */
+/** Null when nothing blocks it. Without ids, and names of nodes that are well, so that equal reasons add up. */
 function whyWaiting(store: Store, service: Service, nowMs: number): string | null {
   const record = recordOf(service, store.get("rollout", service.id));
   const phase = phaseOf(service, record);
@@ -86,7 +88,12 @@ function whyWaiting(store: Store, service: Service, nowMs: number): string | nul
   const [reason] = explainTask(first.task, viewOf(store, nowMs));
   const said = first.task.status?.err ?? "";
   const waitingFor = reason?.waitingFor ?? "";
-  return withoutIds(said === "" || waitingFor.includes(said) ? waitingFor : `${waitingFor}: ${said}`);
+  const node = store.get("node", first.task.nodeId);
+  const general =
+    node?.status?.state === NodeStatus_State.READY
+      ? waitingFor.replaceAll(`node ${nodeName(node.id, store)}`, "its node")
+      : waitingFor;
+  return withoutIds(said === "" || general.includes(said) ? general : `${general}: ${said}`);
 }
 
 function withoutIds(text: string): string {

@@ -110,11 +110,7 @@ class Rehearsal {
     const requests = new Requests({ ports, managers, onRefused });
     this.#operations = new Operations({ requests, behaviours, patienceMs: () => this.#patienceMs() });
     const probing = simulation.ports("probe");
-    this.#probe = new Probe(
-      probing.clock,
-      new Requests({ ports: probing, managers, onRefused }),
-      new Requests({ ports: probing, managers, onRefused: () => {} }),
-    );
+    this.#probe = new Probe(probing.clock, new Requests({ ports: probing, managers, onRefused }));
     this.#steps = new Steps({
       scene,
       managers,

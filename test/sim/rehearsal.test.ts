@@ -1,0 +1,138 @@
+// Rehearsals of small scenarios: what their outcomes say, and that a seed repeats itself.
+import test from "ava";
+import { UpdateConfig_FailureAction } from "../../proto/gen/messages.ts";
+import type { StepPlan } from "../../simulation/rehearsal/plan.ts";
+import { rehearse } from "../../simulation/rehearsal/run.ts";
+import { behaviour, clusterOf, scenarioOf, serviceOf } from "../support/rehearsal-plans.ts";
+
+const minute = 60_000;
+
+function serviceIn(outcome: Awaited<ReturnType<typeof rehearse>>, name = "web") {
+  const found = outcome.services.find((service) => service.name === name);
+  if (found === undefined) throw new Error(`service ${name} is missing`);
+  return found;
+}
+
+test("a rehearsal without steps keeps every service whole", async (t) => {
+  const outcome = await rehearse(clusterOf(3, [serviceOf("web", 6)]), scenarioOf(2 * minute, []), 1);
+  t.is(outcome.violation, null);
+  t.is(outcome.ranMs, 2 * minute);
+  const { availabilityMin, firstFullMs, fullShare, moves, replicas, rollouts } = serviceIn(outcome);
+  t.is(availabilityMin, 1);
+  t.is(fullShare, 1);
+  t.deepEqual(replicas, [{ atMs: 0, wanted: 6, running: 6 }]);
+  t.true(firstFullMs !== null && firstFullMs >= 1_000, "a pull and a start take time");
+  t.deepEqual([moves, rollouts], [[], []]);
+  t.deepEqual(outcome.refusals, []);
+  t.true(outcome.requests >= 119);
+  t.deepEqual(outcome.placement.at(-1), { ...outcome.placement.at(-1), min: 2, max: 2, mean: 2 });
+});
+
+test("a seed gives the same outcome again, and another seed another one", async (t) => {
+  const cluster = clusterOf(4, [serviceOf("web", 8)], { meanUpMs: 2 * minute, meanDownMs: 20_000 });
+  const steps: StepPlan[] = [
+    { atMs: 5_000, action: { kind: "update", service: serviceOf("web", 8, { image: "web:2" }) } },
+    { atMs: 20_000, action: { kind: "kill-leader", forMs: 10_000 } },
+    { atMs: 30_000, action: { kind: "lose-nodes", nodes: { by: "number", count: 1 }, forMs: 20_000 } },
+  ];
+  const runs = [];
+  for (const seed of [7, 7, 8]) runs.push(await rehearse(cluster, scenarioOf(2 * minute, steps), seed));
+  t.deepEqual(runs[0], runs[1]);
+  t.notDeepEqual(runs[0]?.events, runs[2]?.events);
+  t.is(runs[0]?.violation, null);
+});
+
+test("tasks of a rack that loses power run elsewhere, and the outcome says why they moved", async (t) => {
+  const steps: StepPlan[] = [
+    {
+      atMs: 10_000,
+      action: { kind: "lose-nodes", nodes: { by: "label", label: "rack", value: "r0" }, forMs: minute },
+    },
+  ];
+  const outcome = await rehearse(clusterOf(6, [serviceOf("web", 12)]), scenarioOf(3 * minute, steps), 3);
+  t.is(outcome.violation, null);
+  const { availabilityMin, fullShare, moves, replicas } = serviceIn(outcome);
+  t.is(moves.length, 4);
+  for (const { from, reason, to } of moves) {
+    t.true(["worker-1", "worker-4"].includes(from));
+    t.is(reason, `node ${from} is down`);
+    t.false(to === null || ["worker-1", "worker-4"].includes(to));
+  }
+  // Availability counts what runs, not what managers believe.
+  t.is(availabilityMin, 8 / 12);
+  t.is(replicas.find(({ running }) => running < 12)?.atMs, 10_000);
+  t.is(replicas.at(-1)?.running, 12);
+  t.true(fullShare > 0.5 && fullShare < 1);
+  const texts = outcome.events.map(({ text }) => text);
+  t.true(texts.includes("worker-1, worker-4 lost power for 60 s"));
+  t.true(texts.includes("node worker-1 is down") && texts.includes("node worker-1 is back"));
+});
+
+test("a bad image pauses a rollout, or rolls it back, while the other tasks keep running", async (t) => {
+  const bad = { ...behaviour, startFailure: 1 };
+  const outcomes = await Promise.all(
+    [UpdateConfig_FailureAction.PAUSE, UpdateConfig_FailureAction.ROLLBACK].map((failureAction) =>
+      rehearse(
+        clusterOf(3, [serviceOf("web", 6, { failureAction })]),
+        scenarioOf(3 * minute, [
+          {
+            atMs: 5_000,
+            action: {
+              kind: "update",
+              service: { ...serviceOf("web", 6, { image: "web:bad", failureAction }), behaviour: bad },
+            },
+          },
+        ]),
+        4,
+      ),
+    ),
+  );
+  const [paused, rolledBack] = outcomes.map((outcome) => serviceIn(outcome));
+  t.deepEqual(
+    outcomes.map(({ violation }) => violation),
+    [null, null],
+  );
+  t.is(paused?.rollouts[0]?.state, "paused");
+  t.is(paused?.rollouts[0]?.endedMs, null);
+  t.is(paused?.replicas.at(-1)?.running, 5);
+  t.is(rolledBack?.rollouts[0]?.state, "rollback_completed");
+  t.is(rolledBack?.replicas.at(-1)?.running, 6);
+  t.is(rolledBack?.availabilityMin, 5 / 6);
+  t.true((paused?.rollouts[0]?.blocked.length ?? 0) > 0);
+});
+
+test("managers without NATS refuse writes, and the outcome counts them", async (t) => {
+  const steps: StepPlan[] = [{ atMs: 10_000, action: { kind: "lose-nats", forMs: 30_000 } }];
+  const outcome = await rehearse(clusterOf(3, [serviceOf("web", 3)]), scenarioOf(2 * minute, steps), 5);
+  t.is(outcome.violation, null);
+  t.true(outcome.refusals.length >= 15, `${outcome.refusals.length} refusals`);
+  t.true(outcome.refusals.every(({ atMs }) => atMs >= 10_000 && atMs <= 60_000));
+  t.is(serviceIn(outcome).availabilityMin, 1);
+});
+
+test("a registry outage stops only tasks that need an image", async (t) => {
+  const steps: StepPlan[] = [
+    { atMs: 5_000, action: { kind: "registry-outage", forMs: minute } },
+    { atMs: 10_000, action: { kind: "deploy", service: serviceOf("new", 3, { image: "new:1" }) } },
+    { atMs: 10_000, action: { kind: "scale", service: "web", replicas: 9 } },
+  ];
+  const outcome = await rehearse(clusterOf(3, [serviceOf("web", 6)]), scenarioOf(4 * minute, steps), 6);
+  t.is(outcome.violation, null);
+  const [web, other] = [serviceIn(outcome), serviceIn(outcome, "new")];
+  t.true(
+    web.replicas.some(({ atMs, running }) => running === 9 && atMs < 30_000),
+    "its image is on every node",
+  );
+  t.true(other.firstFullMs !== null && other.firstFullMs > 50_000);
+  t.regex(other.moves[0]?.reason ?? "", /^task rejected: cannot pull new:1/);
+});
+
+test("a cancelled rehearsal gives the outcome of what was run", async (t) => {
+  let ranMs = 0;
+  const outcome = await rehearse(clusterOf(3, [serviceOf("web", 3)]), scenarioOf(60 * minute, []), 1, {
+    onProgress: (ms) => (ranMs = ms),
+    isCancelled: () => ranMs > minute,
+  });
+  t.is(outcome.violation, null);
+  t.true(outcome.ranMs > minute && outcome.ranMs < 2 * minute);
+});
