@@ -106,7 +106,7 @@ export function schemaLabel(
 }
 
 /** A plugin of an engine that containers can use. */
-export interface EnginePlugin {
+interface EnginePlugin {
   readonly type: "Network" | "Volume" | "Log";
   readonly name: string;
 }

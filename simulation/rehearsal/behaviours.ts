@@ -35,7 +35,7 @@ export class Behaviours {
   }
 }
 
-/** What a node must have before it can start the task: its image, or the artifacts of its runtime. */
+/** Name of the image, or of other artifacts, without which a node cannot start the task. */
 export function artifactOf(task: DriverTask): string {
   const image = task.container?.spec.image ?? noImage;
   if (image !== noImage) return image;

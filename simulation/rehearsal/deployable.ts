@@ -52,7 +52,7 @@ function genericOf(task: TaskSpec): GenericRuntimeSpec | null {
 }
 
 /** Plugins of an engine, as Docker's has them, with those that the specs ask for. */
-export function enginePlugins(specs: readonly ServiceSpec[]): { readonly type: string; readonly name: string }[] {
+function enginePlugins(specs: readonly ServiceSpec[]): { readonly type: string; readonly name: string }[] {
   const plugins = new Map<string, { readonly type: string; readonly name: string }>();
   const add = (type: string, name: string): void => void plugins.set(`${type}/${name}`, { type, name });
   for (const name of ["bridge", "host", "ipvlan", "macvlan", "null", "overlay"]) add("Network", name);
@@ -63,7 +63,7 @@ export function enginePlugins(specs: readonly ServiceSpec[]): { readonly type: s
   return [...plugins.values()];
 }
 
-/** What a node with a driver for these kinds advertises for each: an engine's plugins, or the driver and overlay networks. */
+/** Plugins that a node with a driver for tasks of this kind advertises: an engine's, or the driver and overlay networks. */
 export function advertisedFor(
   kind: string,
   specs: readonly ServiceSpec[],

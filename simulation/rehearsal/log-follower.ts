@@ -1,6 +1,6 @@
 /**
- * The commits of a cluster, each once and in order, as soon as the first replica has it. The whole cluster may miss some: those
- * that every manager has learned of from a snapshot.
+ * The commits of a cluster, each once and in order, when the first replica applies it. Those that every
+ * manager has learned of from a snapshot are missing.
  */
 import type { Replica } from "../../runtime/store/replica.ts";
 import type { Commit } from "../../runtime/store/store.ts";

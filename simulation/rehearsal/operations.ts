@@ -1,4 +1,4 @@
-/** What an operator does to a rehearsed cluster, through the Control service of its managers. */
+/** The operator of a rehearsed cluster, who changes it through the Control service of its managers. */
 import {
   Annotations,
   ControlService,

@@ -29,7 +29,7 @@ const plain: BehaviourPlan = {
   meanLifeMs: null,
 };
 
-/** Time in which a registry that is away is found to be so, in milliseconds: a few attempts to connect. */
+/** Time until a pull gives up on a registry that does not answer, in milliseconds: a few attempts to connect. */
 const unreachableMs = 1_000;
 
 /** The image registry of all nodes. */

@@ -3,6 +3,7 @@ import test from "ava";
 import { UpdateConfig_FailureAction } from "../../proto/gen/messages.ts";
 import type { StepPlan } from "../../simulation/rehearsal/plan.ts";
 import { rehearse } from "../../simulation/rehearsal/run.ts";
+import { rehearseAll } from "../../simulation/rehearsal/rehearse-all.ts";
 import { behaviour, clusterOf, scenarioOf, serviceOf } from "../support/rehearsal-plans.ts";
 
 const minute = 60_000;
@@ -135,4 +136,43 @@ test("a cancelled rehearsal gives the outcome of what was run", async (t) => {
   });
   t.is(outcome.violation, null);
   t.true(outcome.ranMs > minute && outcome.ranMs < 2 * minute);
+});
+
+test("several seeds in several processes give the same outcomes as one after another here", async (t) => {
+  const cluster = clusterOf(3, [serviceOf("web", 6)], { meanUpMs: minute, meanDownMs: 20_000 });
+  const service = serviceOf("web", 6, { image: "web:2" });
+  const scenario = scenarioOf(minute, [{ atMs: 5_000, action: { kind: "update", service } }]);
+  const seen: number[] = [];
+  const outcome = await rehearseAll({
+    name: "test",
+    cluster,
+    scenario,
+    from: 3,
+    seeds: 3,
+    processes: 2,
+    onRun: ({ seed }) => seen.push(seed),
+  });
+  t.deepEqual(seen, [3, 4, 5]);
+  const here = [];
+  for (const seed of seen) here.push(await rehearse(cluster, scenario, seed));
+  t.deepEqual(outcome.runs, here);
+});
+
+test("cancelled seeds end early, with what was run", async (t) => {
+  const controller = new AbortController();
+  const outcome = await rehearseAll({
+    name: "test",
+    cluster: clusterOf(3, [serviceOf("web", 6)]),
+    scenario: scenarioOf(1_000 * minute, []),
+    from: 1,
+    seeds: 50,
+    processes: 1,
+    onProgress: (_seed, ranMs) => {
+      if (ranMs > 0) controller.abort();
+    },
+    signal: controller.signal,
+  });
+  t.is(outcome.seedsWanted, 50);
+  t.is(outcome.runs.length, 1);
+  t.true((outcome.runs[0]?.ranMs ?? 0) < 1_000 * minute);
 });

@@ -1,11 +1,10 @@
-/** Runs the seeds that its parent sends, one after another, and sends back each result: see seed-pool.ts. */
+/** Runs the seeds of a pool: see seed-pool.ts. */
 import { drawOptions } from "../../simulation/options.ts";
+import { runSeedsOfPool } from "../../simulation/pool.ts";
 import type { SeedResult } from "./seed-pool.ts";
 import { runSeed } from "../../simulation/world.ts";
 
-process.on("message", (seed: number) => {
-  void runSeed(drawOptions(seed), false).then(({ failure, marks, steps, versions, virtualMs }) => {
-    const result: SeedResult = { failure, marks: [...marks], steps, versions, virtualMs };
-    process.send?.(result);
-  });
+runSeedsOfPool(async (seed): Promise<SeedResult> => {
+  const { failure, marks, steps, versions, virtualMs } = await runSeed(drawOptions(seed), false);
+  return { failure, marks: [...marks], steps, versions, virtualMs };
 });

@@ -195,7 +195,7 @@ test("every source file is used by another", (t) => {
   const isOfTests = (path: string): boolean => /^(?:test|bench)\//.test(path);
   const imported = new Set(sources.filter(({ path }) => !isOfTests(path)).flatMap((source) => source.imports));
   const entries =
-    /^(cli\/main\.ts|ui\/main\.tsx|ui\/door\.ts|ui\/report\/main\.ts|tools\/|test\/|bench\/|proto\/generate\.ts|proto\/page-codec\.ts|(?:drivers|linux)\/[^/]+\/main\.ts|runtime\/sim\/|simulation\/world\.ts)/;
+    /^(cli\/main\.ts|ui\/main\.tsx|ui\/door\.ts|ui\/report\/main\.ts|tools\/|test\/|bench\/|proto\/generate\.ts|proto\/page-codec\.ts|(?:drivers|linux)\/[^/]+\/main\.ts|runtime\/sim\/|simulation\/(?:world|rehearsal\/process)\.ts)/;
   for (const { path } of sources) {
     t.true(imported.has(path) || entries.test(path), `${path} is imported only by tests: delete it or use it`);
   }

@@ -1,0 +1,127 @@
+/**
+ * Runs seeds in several processes. Each process runs one seed at a time, so that a crash or an unhandled rejection belongs to that
+ * seed.
+ */
+import { fork, type ChildProcess } from "node:child_process";
+import { once } from "node:events";
+import { availableParallelism } from "node:os";
+import { fileURLToPath } from "node:url";
+
+/** To a process: its settings, once and first; the next seed; or that the current run is to end early. */
+type ToProcess<Settings> =
+  | { readonly kind: "settings"; readonly settings: Settings }
+  | { readonly kind: "seed"; readonly seed: number }
+  | { readonly kind: "cancel" };
+
+type FromProcess<Result> =
+  | { readonly kind: "progress"; readonly progress: number }
+  | { readonly kind: "result"; readonly result: Result };
+
+/** Nursery of a process, in MiB: a simulation makes much garbage that does not live long. */
+const execArgv = ["--max-semi-space-size=32", "--disable-warning=ExperimentalWarning"];
+
+interface PoolOptions<Settings, Result> {
+  /** A module that calls `runSeedsOfPool`. */
+  readonly program: URL;
+  readonly settings: Settings;
+  readonly from: number;
+  readonly count: number;
+  /** Default: the number of processors. */
+  readonly processes?: number | undefined;
+  /** Result of a seed whose process ended, such as `exit code 1`. */
+  readonly lost: (how: string) => Result;
+  /** Whether no further seed is started after this result; default: never. */
+  readonly isLast?: (result: Result) => boolean;
+  /** Called in the order of the seeds, as soon as the earlier ones are available. */
+  readonly onResult: (seed: number, result: Result) => Promise<void> | void;
+  readonly onProgress?: (seed: number, progress: number) => void;
+  /** Aborts: runs in progress end early, with a result, and no further one is started. */
+  readonly signal?: AbortSignal;
+}
+
+/** Resolves when all results were reported. */
+export async function runPool<Settings, Result>(options: PoolOptions<Settings, Result>): Promise<void> {
+  const { count, from, lost, onProgress, onResult, processes, program, settings, signal } = options;
+  let end = from + count;
+  let next = from;
+  let told = from;
+  let telling = Promise.resolve();
+  const results = new Map<number, Result>();
+  const children = new Set<ChildProcess>();
+  const send = (child: ChildProcess, message: ToProcess<Settings>): void => void child.send(message);
+  const cancel = (): void => {
+    end = Math.min(end, next);
+    for (const child of children) if (child.connected) send(child, { kind: "cancel" });
+  };
+  if (signal?.aborted === true) return;
+  signal?.addEventListener("abort", cancel);
+  const tell = (): void => {
+    for (let result = results.get(told); result !== undefined; result = results.get((told += 1))) {
+      const [seed, found] = [told, result];
+      results.delete(seed);
+      telling = telling.then(() => onResult(seed, found));
+    }
+  };
+  const work = async (): Promise<void> => {
+    while (next < end) {
+      const child = fork(fileURLToPath(program), { execArgv, serialization: "advanced" });
+      children.add(child);
+      const exited = once(child, "exit").then(([code, how]) => lost(String(how ?? `exit code ${code}`)));
+      send(child, { kind: "settings", settings });
+      while (next < end && child.connected) {
+        const seed = next++;
+        send(child, { kind: "seed", seed });
+        const answered = new Promise<Result>((resolve) => {
+          const hear = (message: FromProcess<Result>): void => {
+            if (message.kind === "progress") return onProgress?.(seed, message.progress);
+            child.off("message", hear);
+            return resolve(message.result);
+          };
+          child.on("message", hear);
+        });
+        const result = await Promise.race([answered, exited]);
+        if (options.isLast?.(result) === true) end = Math.min(end, next);
+        results.set(seed, result);
+        tell();
+      }
+      if (child.connected) child.disconnect();
+      children.delete(child);
+    }
+  };
+  await Promise.all(Array.from({ length: Math.min(count, processes ?? availableParallelism()) }, work));
+  signal?.removeEventListener("abort", cancel);
+  await telling;
+}
+
+interface SeedRun<Settings> {
+  readonly settings: Settings;
+  readonly onProgress: (progress: number) => void;
+  readonly isCancelled: () => boolean;
+}
+
+/** The side of a pool's process: runs the seeds that its parent sends, one after another, and ends with the parent. */
+export function runSeedsOfPool<Settings, Result>(
+  run: (seed: number, given: SeedRun<Settings>) => Promise<Result>,
+): void {
+  let settings: Settings | undefined;
+  let isCancelled = false;
+  const answer = (message: FromProcess<Result>): void => void process.send?.(message);
+  // Ctrl-C reaches all processes of a terminal; the parent then cancels.
+  process.on("SIGINT", () => undefined);
+  process.on("message", (message: ToProcess<Settings>) => {
+    switch (message.kind) {
+      case "settings":
+        settings = message.settings;
+        return;
+      case "cancel":
+        isCancelled = true;
+        return;
+      case "seed":
+        void run(message.seed, {
+          settings: settings as Settings,
+          onProgress: (progress) => answer({ kind: "progress", progress }),
+          isCancelled: () => isCancelled,
+        }).then((result) => answer({ kind: "result", result }));
+    }
+  });
+}

@@ -1,0 +1,48 @@
+/** Rehearses a scenario with several seeds, in several processes. */
+import { runPool } from "../pool.ts";
+import type { RehearsalOutcome, RunOutcome } from "./outcome.ts";
+import type { ClusterPlan, ScenarioPlan } from "./plan.ts";
+import { packedPlans, type PackedPlans } from "./plan-wire.ts";
+
+interface RehearseAllOptions {
+  /** Name of the cluster in the outcome. */
+  readonly name: string;
+  readonly cluster: ClusterPlan;
+  readonly scenario: ScenarioPlan;
+  /** The first seed, and the number of seeds. */
+  readonly from: number;
+  readonly seeds: number;
+  /** Default: the number of processors. */
+  readonly processes?: number | undefined;
+  /** Called with the simulated milliseconds of a run so far; 0 while the cluster is being founded. */
+  readonly onProgress?: (seed: number, ranMs: number) => void;
+  readonly onRun?: (run: RunOutcome) => void;
+  /** Aborts: the outcome then has what was run. */
+  readonly signal?: AbortSignal;
+}
+
+/** The runs are in the order of their seeds, and the same for any number of processes. */
+export async function rehearseAll(options: RehearseAllOptions): Promise<RehearsalOutcome> {
+  const { cluster, from, name, onProgress, onRun, processes, scenario, seeds, signal } = options;
+  const runs: RunOutcome[] = [];
+  await runPool<PackedPlans, RunOutcome>({
+    program: new URL("process.ts", import.meta.url),
+    settings: packedPlans(cluster, scenario),
+    from,
+    count: seeds,
+    processes,
+    lost: (how) => lostRun(`the process of the simulation ended: ${how}`),
+    onResult: (seed, run) => {
+      const result = { ...run, seed };
+      runs.push(result);
+      onRun?.(result);
+    },
+    ...(onProgress === undefined ? {} : { onProgress }),
+    ...(signal === undefined ? {} : { signal }),
+  });
+  return { cluster: name, scenario: scenario.name, durationMs: scenario.durationMs, runs, seedsWanted: seeds };
+}
+
+function lostRun(violation: string): RunOutcome {
+  return { seed: 0, ranMs: 0, violation, services: [], placement: [], refusals: [], requests: 0, events: [] };
+}
