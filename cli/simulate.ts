@@ -4,19 +4,21 @@ import { command, type Command } from "./command.ts";
 import type { Shell } from "./shell.ts";
 import { clusterFlags, readClusterFor, readScenarioFor, scenarioFlag } from "./simulate/inputs.ts";
 import { readyDescription, readyScenarios } from "./simulate/ready-scenarios.ts";
+import { rehearseFor, runFlags, type RunValues } from "./simulate/rehearse.ts";
 import { reportFlags, reportSaved, write } from "./simulate/saved-reports.ts";
 import { writeCluster } from "./simulate/write-cluster.ts";
 import { formatTable } from "./table.ts";
 
 export const simulate: Command = command({
   summary:
-    "Prepare a rehearsal: check its files, save a copy of the running cluster, or list the ready scenarios. With one saved report, print it; with two of the same seeds, compare them.",
+    "Rehearse a scenario on a copy of a cluster, in simulated time; no real node is touched. With one saved report, print it; with two of the same seeds, compare them.",
   operands: "[REPORT [REPORT]]",
   max: 2,
   completes: ["file"],
   options: {
     ...clusterFlags,
     scenario: scenarioFlag,
+    ...runFlags,
     save: { type: "string", value: "PATH", help: "Write the cluster as YAML to this file, without rehearsing" },
     check: { type: "boolean", help: "Check the files without rehearsing" },
     ...reportFlags,
@@ -25,8 +27,7 @@ export const simulate: Command = command({
   async run({ values, operands, shell }) {
     if (values.list === true) return listScenarios(shell);
     if (operands.length > 0) return reportSaved(shell, operands, values);
-    if (values.check !== true && values.save === undefined)
-      throw new UsageError("choose one of --check, --save and --list, or name a report");
+    if (values.check !== true && values.save === undefined) return rehearse(values, shell);
     const { plan, remarks } = await readClusterFor(values, shell);
     for (const line of remarks) shell.remark(line);
     if (values.save !== undefined) write(values.save, writeCluster(plan, remarks));
@@ -36,6 +37,13 @@ export const simulate: Command = command({
     shell.print(`${managers} managers, ${nodes.length} nodes, ${services.length} services${steps}`);
   },
 });
+
+async function rehearse(values: Partial<RunValues>, shell: Shell): Promise<void> {
+  const { scenario } = values;
+  if (scenario === undefined)
+    throw new UsageError("--scenario is missing: name a ready scenario (see --list) or a file");
+  return rehearseFor({ ...values, scenario }, shell);
+}
 
 function listScenarios(shell: Shell): void {
   const rows = readyScenarios().map((name) => [name, readyDescription(name)]);

@@ -250,6 +250,9 @@ const lines: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   },
   simulate: {
     "muster simulate --list": "the ready scenarios",
+    "muster simulate --scenario rolling-update-rack-loss": "rehearse a ready scenario on the sample cluster",
+    "muster simulate --from-cluster --scenario upgrade.yaml --seeds 200 --html report.html":
+      "rehearse an operation on a copy of the running cluster, and write a page",
     "muster simulate --from-cluster --save cluster.yaml": "save a copy of the running cluster, without secrets",
     "muster simulate --file cluster.yaml --scenario drain-rack.yaml --check": "find mistakes in the files",
     "muster simulate before.json after.json --html compared.html": "compare two saved reports of the same seeds",

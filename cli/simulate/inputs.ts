@@ -36,7 +36,7 @@ export interface NamedCluster {
   readonly remarks: readonly string[];
 }
 
-interface ClusterValues {
+export interface ClusterValues {
   readonly file?: string | undefined;
   readonly "from-cluster"?: boolean | undefined;
 }

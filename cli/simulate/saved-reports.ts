@@ -39,7 +39,16 @@ export function reportSaved(shell: Shell, paths: readonly string[], files: Repor
   const [first, second] = paths.map((path) => readOutcome(read(path), path));
   if (first === undefined) throw new UserError("no report is named");
   if (second === undefined) return report(shell, first.outcome, first.command, files);
-  const [before, after] = [first.outcome, second.outcome];
+  reportComparison(shell, first.outcome, second.outcome, files);
+}
+
+/** Prints the comparison and writes the files. Throws UserError. */
+export function reportComparison(
+  shell: Shell,
+  before: RehearsalOutcome,
+  after: RehearsalOutcome,
+  files: ReportFiles,
+): void {
   for (const line of comparisonLines(before, after, shell.width ?? null)) shell.print(line);
   if (files.html !== undefined) write(files.html, comparisonPage(before, after));
   if (files.json !== undefined) write(files.json, comparisonJson(before, after));

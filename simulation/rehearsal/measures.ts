@@ -182,6 +182,7 @@ export class Measures {
       const watched = this.#byId.get(serviceId);
       if (watched?.isGlobal === true) watched.availability.want(places, this.#now());
     }
+    if (task === null && old !== null) this.#moves.forget(old.id);
     if (task !== null && isWhole) this.#moves.note(task, old === null, this.#now(), store);
   }
 
@@ -189,6 +190,7 @@ export class Measures {
     const [state, before] = [node.status?.state, old?.status?.state];
     if (state === before) return;
     const { DISCONNECTED, DOWN, READY } = NodeStatus_State;
+    if (state === DOWN) this.#moves.noteDown(node.id, this.#now());
     if (state === DOWN) this.event(`${nodeText(node)} is down`);
     else if (state === DISCONNECTED) this.event(`${nodeText(node)} does not answer`);
     else if (state === READY && (before === DOWN || before === DISCONNECTED)) this.event(`${nodeText(node)} is back`);

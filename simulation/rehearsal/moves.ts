@@ -16,6 +16,9 @@ interface Pending {
 export class Moves {
   /** By service id. */
   readonly #moves = new Map<string, Pending[]>();
+  /** When each task was created, and each node was last declared DOWN. */
+  readonly #madeMs = new Map<string, number>();
+  readonly #downMs = new Map<string, number>();
   /** By the id of the successor, while no node has it. */
   readonly #unplaced = new Map<string, Pending>();
 
@@ -25,9 +28,23 @@ export class Moves {
     return moves.map(({ atMs, from, reason, to }) => ({ atMs: Math.round(atMs - began), from, to, reason }));
   }
 
+  /** A node was declared DOWN. */
+  noteDown(nodeId: string, atMs: number): void {
+    this.#downMs.set(nodeId, atMs);
+  }
+
+  /** A task was removed from the log. */
+  forget(taskId: string): void {
+    this.#madeMs.delete(taskId);
+    this.#unplaced.delete(taskId);
+  }
+
   /** A task was created or changed. `isNew`: created. */
   note(task: Task, isNew: boolean, atMs: number, store: Store): void {
-    if (isNew) this.#begin(task, atMs, store);
+    if (isNew) {
+      this.#madeMs.set(task.id, atMs);
+      this.#begin(task, atMs, store);
+    }
     if (task.nodeId === "") return;
     const pending = this.#unplaced.get(task.id);
     if (pending === undefined) return;
@@ -44,12 +61,22 @@ export class Moves {
       atMs,
       from: nodeName(before.nodeId, store),
       to: null,
-      reason: reasonFor(task, before, store),
+      reason: this.#wasLost(before, store)
+        ? `node ${nodeName(before.nodeId, store)} was down`
+        : reasonFor(task, before, store),
     };
     this.#unplaced.set(task.id, move);
     const moves = this.#moves.get(task.serviceId);
     if (moves === undefined) this.#moves.set(task.serviceId, [move]);
     else moves.push(move);
+  }
+
+  /** Its node was down since it was created, and has come back. */
+  #wasLost({ id, nodeId, status }: Task, store: Store): boolean {
+    const isBack = store.get("node", nodeId)?.status?.state === NodeStatus_State.READY;
+    const state = status?.state ?? TaskState.NEW;
+    if (!isBack || state === TaskState.FAILED || state === TaskState.REJECTED) return false;
+    return (this.#downMs.get(nodeId) ?? Number.NEGATIVE_INFINITY) >= (this.#madeMs.get(id) ?? 0);
   }
 }
 

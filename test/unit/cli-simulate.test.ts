@@ -160,3 +160,34 @@ test("each value of a run that has another type is refused", (t) => {
     t.throws(() => readOutcome(JSON.stringify(report), "r.json"), { instanceOf: UserError }, path.join("."));
   }
 });
+
+test("a rehearsal prints its report, writes it, and ends with a status that tells mistakes from violations", async (t) => {
+  const { muster } = await served(t);
+  const folder = tempDir(t, "rehearsed");
+  const [cluster, other, scenario, json] = ["a.yaml", "b.yaml", "s.yaml", "r.json"].map((name) => join(folder, name));
+  const text = "managers: 1\nnodes: 2\nservices: {web: {deploy: {replicas: 2}}}\n";
+  writeFileSync(cluster as string, text);
+  writeFileSync(other as string, text.replace("replicas: 2", "replicas: 4"));
+  writeFileSync(scenario as string, "duration: 1m\nsteps: [{at: 10s, scale: {service: web, replicas: 3}}]\n");
+  const flags = ["--file", cluster as string, "--scenario", scenario as string, "--seeds", "2", "-j", "1"];
+  const run = await muster("simulate", ...flags, "--json", json as string);
+  t.is(run.status, 0, run.remarks.join("\n"));
+  t.regex(run.lines.join("\n"), /^s on a\.yaml: 1m, 2 seeds; all invariants held/);
+  t.deepEqual(run.remarks, ["1 of 2 seeds, 50 %", "2 of 2 seeds, 100 %"]);
+  const { command, outcome } = readOutcome(readFileSync(json as string, "utf8"), "r.json");
+  t.is(command, `muster simulate --file ${cluster} --scenario ${scenario}`);
+  t.deepEqual(
+    outcome.runs.map(({ seed, services }) => [seed, services[0]?.replicas.at(-1)?.running]),
+    [
+      [1, 3],
+      [2, 3],
+    ],
+  );
+  const compared = await muster("simulate", ...flags, "--compare", other as string);
+  t.regex(compared.lines.join("\n"), /^before: .*a\.yaml\nafter: .*b\.yaml\n2 seeds of both/);
+
+  t.is((await muster("simulate", "--scenario", join(folder, "none.yaml"))).status, 2);
+  t.is((await muster("simulate", "--scenario", scenario as string, "--hours", "0.001")).status, 2);
+  t.is((await muster("simulate")).status, 125);
+  t.is((await muster("simulate", ...flags, "--seeds", "0")).status, 125);
+});
