@@ -5,9 +5,11 @@
  * PL1: a node never gets a view older than its last one, from whichever manager, unless nobody has that version any more.
  * PL2: a node that does not read uses no growing memory: its view only records that something changed.
  */
+import type { Span } from "@opentelemetry/api";
 import type { TimerHandle } from "../runtime/ports/index.ts";
 import { RpcError, Status, type CallContext, type Sink } from "../runtime/ports/rpc.ts";
 import type { Environment, Running } from "./environment.ts";
+import { endSpan } from "./tracing.ts";
 
 /** Minimum interval between two updates of a node, in milliseconds (Felix's own interval). Changes in between are merged. */
 const paceMs = 10;
@@ -39,6 +41,11 @@ interface NodeViewsOptions<Update, Of extends View<Update>> {
   /** Whether this manager's replica has caught up with the log. */
   readonly isCurrent: () => boolean;
   calculate(): Calculation<Update, Of>;
+  /**
+   * Starts the span of a message with changes since that version of the replica, to that node; null: nobody traces them. It ends
+   * when the message is written.
+   */
+  startSpan?(nodeId: string, sinceVersion: number): Span | null;
   /** Splits an update into messages small enough for a stream. */
   piecesOf(update: Update): readonly Update[];
 }
@@ -51,9 +58,10 @@ interface NodeViews<Update> extends Running {
 }
 
 export function createNodeViews<Update, Of extends View<Update>>(
-  { clock, store, telemetry }: Environment,
-  { calculate, gauge: name, help, isCurrent, piecesOf }: NodeViewsOptions<Update, Of>,
+  env: Environment,
+  { calculate, gauge: name, help, isCurrent, piecesOf, startSpan }: NodeViewsOptions<Update, Of>,
 ): NodeViews<Update> {
+  const { clock, store, telemetry } = env;
   const streams = new Set<() => void>();
   const gauge = telemetry.metrics.gauge(name, help);
   let calculation: { readonly of: Calculation<Update, Of>; followers: number } | null = null;
@@ -70,6 +78,8 @@ export function createNodeViews<Update, Of extends View<Update>>(
     let view: Of | null = null;
     let timer: TimerHandle | null = null;
     let isOver = false;
+    /** Version of the replica at the last look: a change since is news. */
+    let seenVersion = store.version;
     const begunMs = clock.monotonic();
 
     const wait = (ms: number): void => {
@@ -94,7 +104,11 @@ export function createNodeViews<Update, Of extends View<Update>>(
       }
       view ??= begin();
       const update = view.take(store.version);
-      if (update !== null) for (const piece of piecesOf(update)) sink.write(piece);
+      if (update === null) return;
+      const span = startSpan?.(nodeId, seenVersion) ?? null;
+      seenVersion = store.version;
+      for (const piece of piecesOf(update)) sink.write(piece);
+      if (span !== null) endSpan(env, span);
     }
     const end = (): void => {
       if (isOver) return;

@@ -20,9 +20,11 @@ import {
   type PolicyService,
 } from "../proto/gen/messages.ts";
 import { RpcError, Status, type ServiceHandlers } from "../runtime/ports/rpc.ts";
-import type { ObjectChange } from "../runtime/store/store.ts";
+import { spans } from "../runtime/telemetry/spans.ts";
+import type { Commit, ObjectChange } from "../runtime/store/store.ts";
 import type { Environment, Running } from "./environment.ts";
 import { createNodeViews } from "./node-views.ts";
+import { continueSpan, describeSpan } from "./tracing.ts";
 
 /** Timeout for writing a report to the ledger, in milliseconds. */
 const reportTimeoutMs = 10_000;
@@ -39,11 +41,22 @@ interface PolicyActor extends Running {
 export function createPolicy(env: Environment, isCurrent: () => boolean): PolicyActor {
   const { proposer, store } = env;
   const budget = new WriteBudget(reportBudget);
+  /** The newest traced change of a resource: of a policy, or of another object that policies concern. */
+  let traced = { version: 0, traceparent: "" };
+  const tracing = store.watch(({ causes, changes, version }) => {
+    const traceparent = causes.length === 0 ? "" : traceOfResources(changes, causes);
+    if (traceparent !== "") traced = { version, traceparent };
+  });
   const views = createNodeViews(env, {
     gauge: "muster_policy_followers",
     help: "Nodes for which this manager calculates network policy.",
     isCurrent,
     piecesOf,
+    startSpan: (nodeId, sinceVersion) => {
+      const span = traced.version > sinceVersion ? continueSpan(env, spans.policySend, traced.traceparent) : null;
+      if (span !== null) describeSpan(span, spans.policySend, { "muster.node.id": nodeId });
+      return span;
+    },
     calculate: () => {
       const graph = new PolicyGraph();
       const feed = new PolicyFeed(graph, {
@@ -120,8 +133,23 @@ export function createPolicy(env: Environment, isCurrent: () => boolean): Policy
         return DataplaneReportAnswer.create({});
       },
     },
-    stop: () => views.stop(),
+    stop: () => {
+      tracing.unsubscribe();
+      views.stop();
+    },
   };
+}
+
+/** The trace of the last traced change of a resource; empty: none is traced. */
+function traceOfResources(changes: Commit["changes"], causes: Commit["causes"]): string {
+  let at = 0;
+  let found = "";
+  for (const cause of causes) {
+    const end = Math.min(changes.length, at + cause.changes);
+    for (; at < end; at += 1)
+      if (changes[at]?.table === "resource" && cause.traceparent !== "") found = cause.traceparent;
+  }
+  return found;
 }
 
 function take(feed: PolicyFeed, change: ObjectChange): void {

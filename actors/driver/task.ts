@@ -13,7 +13,9 @@ import { isRecoverable } from "../../runtime/recoverable.ts";
 import { RpcError, Status } from "../../runtime/ports/rpc.ts";
 import type { DriverPluginActor, DriverPluginPorts } from "./plugin.ts";
 import type { Owner } from "../../runtime/host.ts";
+import { spans } from "../../runtime/telemetry/spans.ts";
 import { sentence } from "../sentence.ts";
+import { continueSpan, describeSpan, endSpan } from "../tracing.ts";
 
 /** Prefix of the records of tasks on drivers; the task's id, encoded as a name, follows. */
 export const driverTaskRecords = "driver-task.";
@@ -219,7 +221,16 @@ export class DriverTaskActor {
   async #recover(): Promise<DriverTaskEvent> {
     if (this.#handle === null) throw new Error("its handle was not recorded");
     const driver = this.#driver();
-    await driver.recoverTask(this.#handle);
+    // Known to the agent that started the task.
+    const span = continueSpan(this.#ports, spans.taskRecover, this.#options.config.env["TRACEPARENT"] ?? "");
+    if (span !== null) describeSpan(span, spans.taskRecover, { "muster.task.id": this.taskId.split("/")[0] ?? "" });
+    try {
+      await driver.recoverTask(this.#handle);
+      if (span !== null) endSpan(this.#ports, span);
+    } catch (error) {
+      if (span !== null) endSpan(this.#ports, span, error);
+      throw error;
+    }
     await this.#inspect(driver);
     return { type: "task.recovered" };
   }

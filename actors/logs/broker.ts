@@ -8,6 +8,7 @@
  * LB2: at most `stalledStreamsMax` of a node's streams may be stalled, since they share their connection's window with its
  *      heartbeats; the one stalled longest is closed.
  */
+import type { Span } from "@opentelemetry/api";
 import { disconnected } from "../../machines/logs/nodes.ts";
 import type { LogEnd } from "../../machines/logs/subscription.machine.ts";
 import { checkPublish } from "../../machines/logs/publish.ts";
@@ -29,7 +30,9 @@ import { newId } from "../../runtime/ids.ts";
 import { RpcError, Status, type CallContext, type ServiceHandlers, type Sink } from "../../runtime/ports/rpc.ts";
 import * as subjects from "../../runtime/subjects.ts";
 import { busMessage } from "../bus-message.ts";
+import { spans } from "../../runtime/telemetry/spans.ts";
 import type { Environment, Running } from "../environment.ts";
+import { continueSpan, describeSpan, endSpan } from "../tracing.ts";
 import { LogHolder } from "./holder.ts";
 import { LogHome } from "./home.ts";
 import { fateOf, LogOutlet, type Fate } from "./outlet.ts";
@@ -144,6 +147,7 @@ class Broker implements LogBroker {
       selector: request.selector ?? LogSelector.create({}),
       options,
       sink,
+      traceparent: call.traceparent,
       announce: (from, asks, close) => this.#announce(from, asks, close),
       onEnded: (ended, end) => this.#onEnded(ended, end),
     });
@@ -155,7 +159,7 @@ class Broker implements LogBroker {
     else call.signal.addEventListener("abort", onAbort, { once: true });
   }
 
-  #announce({ id, options, selector }: LogHome, asks: readonly LogAsk[], close: boolean): void {
+  #announce({ id, options, selector, traceparent }: LogHome, asks: readonly LogAsk[], close: boolean): void {
     const { bus, managerId } = this.#env;
     const announcement = LogAnnouncement.create({
       subscriptionId: id,
@@ -164,6 +168,7 @@ class Broker implements LogBroker {
       options,
       asks,
       close,
+      traceparent,
     });
     bus.publish(subjects.logsAnnounced, LogAnnouncement.encode(announcement));
     if (!this.#stopped) this.#holder.hear(announcement);
@@ -193,12 +198,20 @@ class Broker implements LogBroker {
     let outlet: LogOutlet | null = null;
     let subscriptionId: string | null = null;
     let isClosed = false;
+    let span: Span | null = null;
+    let bytes = 0;
+    let failure: unknown = null;
     try {
       for await (const message of requests) {
         if (outlet?.isGone === true) break;
         const verdict = checkPublish(message, { nodeId, subscriptionId }, (id) => this.#isAsked(nodeId, id));
         if (verdict.kind !== "accepted") throw new RpcError(statusOf[verdict.kind], verdict.message);
-        outlet ??= this.#openOutlet(nodeId, (subscriptionId = message.subscriptionId));
+        if (outlet === null) {
+          subscriptionId = message.subscriptionId;
+          outlet = this.#openOutlet(nodeId, subscriptionId);
+          span = continueSpan(this.#env, spans.logsPublish, this.#holder.traceparentOf(subscriptionId));
+        }
+        bytes += message.lines.length;
         if (message.close) {
           isClosed = true;
           break;
@@ -206,7 +219,14 @@ class Broker implements LogBroker {
         const room = outlet.push(message.lines);
         if (room !== null) await room;
       }
+    } catch (error) {
+      failure = error;
+      throw error;
     } finally {
+      if (span !== null) {
+        describeSpan(span, spans.logsPublish, { "muster.node.id": nodeId, "muster.bytes": bytes });
+        endSpan(this.#env, span, failure);
+      }
       if (outlet !== null && subscriptionId !== null) {
         // A stream that ends is complete, as in SwarmKit; one that breaks is not.
         const isWhole = isClosed || !call.signal.aborted;

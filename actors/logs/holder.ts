@@ -121,6 +121,11 @@ export class LogHolder {
     return this.#known.get(subscriptionId)?.announcement.home ?? null;
   }
 
+  /** Trace context of the subscription; empty: none. */
+  traceparentOf(subscriptionId: string): string {
+    return this.#known.get(subscriptionId)?.announcement.traceparent ?? "";
+  }
+
   /** The attempt sent to the node; null when none was. */
   attemptOf(nodeId: string, subscriptionId: string): number | null {
     return this.#listeners.get(nodeId)?.told.get(subscriptionId)?.attempt ?? null;

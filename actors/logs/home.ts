@@ -5,6 +5,7 @@
  * LH1: at most `followerBytesMax` and one batch wait for a follower.
  * LH2: a line is forwarded once, even if its node was asked again after it was lost.
  */
+import type { Span } from "@opentelemetry/api";
 import {
   logSubscriptionMachine,
   type LogEnd,
@@ -29,7 +30,10 @@ import type { HostedActor } from "../../runtime/host.ts";
 import type { Subscription, TimerHandle } from "../../runtime/ports/index.ts";
 import { RpcError, Status, type Sink } from "../../runtime/ports/rpc.ts";
 import type { Commit } from "../../runtime/store/store.ts";
+import { spans } from "../../runtime/telemetry/spans.ts";
+import { traceparentOf } from "../../runtime/telemetry/tracing.ts";
 import type { Environment } from "../environment.ts";
+import { describeSpan, endSpan, startSpan } from "../tracing.ts";
 import type { Fate } from "./outlet.ts";
 
 /** Maximum unread bytes of a follower: a few round trips at 100 MB/s. */
@@ -62,6 +66,8 @@ interface HomeOptions {
   readonly selector: LogSelector;
   readonly options: LogSubscriptionOptions;
   readonly sink: Sink<LogLines>;
+  /** Trace context of the caller; empty: none. */
+  readonly traceparent: string;
   /** Publishes to all managers; `asks` are the nodes that are not over. */
   readonly announce: (home: LogHome, asks: readonly LogAsk[], close: boolean) => void;
   readonly onEnded: (home: LogHome, end: LogEnd) => void;
@@ -76,6 +82,10 @@ export class LogHome {
   readonly #actor: HostedActor<typeof logSubscriptionMachine>;
   readonly #watching: Subscription | null = null;
   readonly #taken = new Map<string, number>();
+  readonly #span: Span;
+  /** Of the span; empty if it is not recorded. */
+  readonly traceparent: string;
+  #sentBytes = 0;
   /** Time of the last line by node, task and stream. Only for followers. LH2 */
   readonly #lastTimes = new Map<string, Map<string, LastTime>>();
   readonly #bytes;
@@ -89,6 +99,8 @@ export class LogHome {
     this.id = home.id;
     this.selector = home.selector;
     this.options = home.options;
+    this.#span = startSpan(env, spans.logsSubscribe, home.traceparent);
+    this.traceparent = traceparentOf(this.#span);
     this.#bytes = env.telemetry.metrics.counter(
       "muster_log_bytes_total",
       "Bytes of task output sent to subscribers, including each line's source and time.",
@@ -153,6 +165,7 @@ export class LogHome {
     const passed = this.options.follow ? this.#onlyNew(nodeId, streamId, lines) : lines;
     if (passed.length === 0) return;
     this.#bytes.add(passed.length);
+    this.#sentBytes += passed.length;
     this.#home.sink.write(passed);
   }
 
@@ -267,6 +280,8 @@ export class LogHome {
     this.#watching?.unsubscribe();
     const { sink } = this.#home;
     const error = failureOf(end);
+    if (this.#span.isRecording()) describeSpan(this.#span, spans.logsSubscribe, { "muster.bytes": this.#sentBytes });
+    endSpan(this.#env, this.#span, error?.message ?? null);
     if (error === null) sink.end();
     else sink.end(error);
     clock.soon(() => this.#actor.stop());

@@ -74,7 +74,7 @@ import { createOperator } from "../operator.ts";
 import { createNetworks } from "../networks.ts";
 import { createPolicy } from "../policy.ts";
 import { startOrchestration, type Orchestration } from "../orchestration/orchestration.ts";
-import { traceOrchestration } from "../orchestration/tracing.ts";
+import { followServiceTraces, traceOrchestration } from "../orchestration/tracing.ts";
 import { writingAs } from "../origin.ts";
 import { startSightings } from "./sightings.ts";
 import { startClockWatch, type ClockWatch } from "./clock-watch.ts";
@@ -240,6 +240,8 @@ export function startManager(parts: ManagerParts): Manager {
   const { fetchKeys, seeds = [] } = parts;
   const keys = { vault, keyring, fetchKeys, addr: advertise, seeds, troubles, ...denials };
 
+  const serviceTraces = followServiceTraces(replica);
+
   function startDuties(epoch: number): Running {
     const duties: Running[] = [];
     let stopped = false;
@@ -251,12 +253,10 @@ export function startManager(parts: ManagerParts): Manager {
     };
     const startRest = (): void => {
       if (stopped) return;
-      const tracing = traceOrchestration(termed);
-      const orchestration = startOrchestration(tracing.environment);
+      const orchestration = startOrchestration(traceOrchestration(termed, serviceTraces));
       const volumes = startVolumes(writingAs(termed, Origin.ORIGIN_VOLUMES), parts.csi ?? noCsiSockets);
       knowledge = knowledgeOf(orchestration, volumes);
       duties.push(
-        tracing,
         orchestration,
         volumes,
         answerQuestions(termed, knowledge),
@@ -389,6 +389,7 @@ export function startManager(parts: ManagerParts): Manager {
     sessions: () => [...dispatcher.sessions()].length,
   });
   const running: readonly Running[] = [
+    serviceTraces,
     standings,
     sightings,
     ...(mark === undefined ? [] : [mark]),

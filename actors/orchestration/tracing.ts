@@ -2,14 +2,22 @@
  * Passes the trace of a service's change on to the tasks that it causes, in the proposer, through which all decisions of the
  * orchestration go. The orchestration itself knows nothing of traces.
  *
- * X3: a task has the trace of the newest traced change of its service. After a change of leader, changes that the new leader
- *     has not seen are not traced.
+ * X3: a task has the trace of the newest change of its service that was requested, if that was traced. A leader knows the
+ *     changes that its replica has applied since its process started.
  */
 import type { Span } from "@opentelemetry/api";
-import { Annotations, Operation, Origin, StoreObject, Task } from "../../proto/gen/messages.ts";
-import type { Commit, Proposal, ProposeOutcome } from "../../runtime/store/store.ts";
+import {
+  Annotations,
+  Operation,
+  Origin,
+  StoreObject,
+  Task,
+  UpdateStatus_UpdateState,
+  type Service,
+} from "../../proto/gen/messages.ts";
+import type { Commit, Proposal, ProposeOutcome, Store } from "../../runtime/store/store.ts";
 import { traceparentOfTask } from "../../runtime/store/change-traces.ts";
-import { spans, type SpanDeclaration } from "../../runtime/telemetry/spans.ts";
+import { spans } from "../../runtime/telemetry/spans.ts";
 import { traceparentLabel, traceparentOf } from "../../runtime/telemetry/tracing.ts";
 import type { Environment, Running } from "../environment.ts";
 import { continueSpan, describeSpan, endSpan } from "../tracing.ts";
@@ -19,21 +27,24 @@ const spansMax = 32;
 /** Maximum services whose trace is remembered; the oldest is dropped first. */
 const servicesMax = 10_000;
 
-interface TracedOrchestration extends Running {
-  /** The orchestration's environment, with a proposer that passes the trace on. */
-  readonly environment: Environment;
+interface ServiceTraces extends Running {
+  /** The trace of a service's newest requested change; undefined: it has none, or is unknown. */
+  of(serviceId: string): string | undefined;
 }
 
-export function traceOrchestration(env: Environment): TracedOrchestration {
+/** Follows the changes of services on every manager: one that becomes the leader continues their traces. X3 */
+export function followServiceTraces(store: Store): ServiceTraces {
   const services = new Map<string, string>();
-  const watch = env.store.watch((commit) => {
+  const watch = store.watch((commit) => {
     if (commit.causes.length > 0) noteServices(services, commit);
   });
+  return { of: (serviceId) => services.get(serviceId), stop: () => watch.unsubscribe() };
+}
+
+/** The orchestration's environment, with a proposer that passes the trace on. */
+export function traceOrchestration(env: Environment, services: Pick<ServiceTraces, "of">): Environment {
   const tracing = new ProposalTracing(env, services);
-  return {
-    environment: { ...env, proposer: { propose: (proposal) => tracing.propose(proposal) } },
-    stop: () => watch.unsubscribe(),
-  };
+  return { ...env, proposer: { propose: (proposal) => tracing.propose(proposal) } };
 }
 
 function noteServices(services: Map<string, string>, { causes, changes }: Commit): void {
@@ -43,8 +54,8 @@ function noteServices(services: Map<string, string>, { causes, changes }: Commit
     for (; at < end; at += 1) {
       const change = changes[at];
       if (change?.table !== "service") continue;
-      // Skips what the system itself records in a service: it is not a request.
-      if (cause.origin !== Origin.ORIGIN_UNKNOWN && change.action !== "remove" && cause.traceparent === "") continue;
+      // Skips what the system itself records in a service, such as the state of its update: it is not a request.
+      if (cause.origin !== Origin.ORIGIN_UNKNOWN && change.action !== "remove") continue;
       services.delete(change.object.id);
       if (change.action !== "remove" && cause.traceparent !== "") services.set(change.object.id, cause.traceparent);
     }
@@ -55,9 +66,11 @@ function noteServices(services: Map<string, string>, { causes, changes }: Commit
   }
 }
 
+type PartSpan = typeof spans.tasksCreate | typeof spans.rolloutDecide;
+
 /** The part of one proposal that belongs to one trace. */
 interface Part {
-  readonly declared: SpanDeclaration<"muster.service.id" | "muster.tasks">;
+  readonly declared: PartSpan;
   readonly span: Span | null;
   /** Context for new tasks. */
   readonly traceparent: string;
@@ -66,9 +79,9 @@ interface Part {
 
 class ProposalTracing {
   readonly #env: Environment;
-  readonly #services: ReadonlyMap<string, string>;
+  readonly #services: Pick<ServiceTraces, "of">;
 
-  constructor(env: Environment, services: ReadonlyMap<string, string>) {
+  constructor(env: Environment, services: Pick<ServiceTraces, "of">) {
     this.#env = env;
     this.#services = services;
   }
@@ -85,6 +98,7 @@ class ProposalTracing {
         operations ??= [...proposal.operations];
         operations[at] = Operation.create({ create: StoreObject.create({ task: labelled }) });
       } else if (operation.task !== null && operation.task.nodeId !== "") this.#assign(parts, operation.task.id);
+      else if (operation.update?.service != null) this.#decide(parts, operation.update.service);
     }
     const [first] = parts.values();
     if (first === undefined) return proposer.propose(proposal);
@@ -95,7 +109,7 @@ class ProposalTracing {
     });
     for (const { declared, span, tasks } of parts.values()) {
       if (span === null) continue;
-      describeSpan(span, declared, { "muster.tasks": tasks });
+      if (declared !== spans.rolloutDecide) describeSpan(span, declared, { "muster.tasks": tasks });
       void outcome.then(({ kind }) => endSpan(this.#env, span, kind === "committed" ? null : kind));
     }
     return outcome;
@@ -103,7 +117,7 @@ class ProposalTracing {
 
   /** Null when its service's last change was not traced. */
   #create(parts: Map<string, Part>, task: Task): Task | null {
-    const cause = this.#services.get(task.serviceId);
+    const cause = this.#services.of(task.serviceId);
     if (cause === undefined) return null;
     const part = this.#part(parts, spans.tasksCreate, cause, task.serviceId);
     const before = task.annotations ?? Annotations.create({});
@@ -117,7 +131,17 @@ class ProposalTracing {
     if (task !== undefined && cause !== "") this.#part(parts, spans.tasksAssign, cause, task.serviceId);
   }
 
-  #part(parts: Map<string, Part>, declared: Part["declared"], cause: string, serviceId: string): Part {
+  /** A rollout that begins, pauses, is rolled back or completed; its other writes are notes. */
+  #decide(parts: Map<string, Part>, service: Service): void {
+    const cause = this.#services.of(service.id);
+    const state = service.updateStatus?.state ?? UpdateStatus_UpdateState.UNKNOWN;
+    const before = this.#env.store.get("service", service.id)?.updateStatus?.state ?? UpdateStatus_UpdateState.UNKNOWN;
+    if (cause === undefined || state === before) return;
+    const { span } = this.#part(parts, spans.rolloutDecide, cause, service.id);
+    if (span !== null) describeSpan(span, spans.rolloutDecide, { "muster.update.state": state });
+  }
+
+  #part(parts: Map<string, Part>, declared: PartSpan, cause: string, serviceId: string): Part {
     const key = `${declared.name} ${cause}`;
     let part = parts.get(key);
     if (part === undefined) {

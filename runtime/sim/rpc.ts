@@ -181,6 +181,7 @@ class SimChannel implements RpcChannel {
     method: MethodDescriptor<Request, Response>,
     request: Request,
     receiver: { onMessage(message: Response): void; onEnd(error: RpcError | null): void },
+    options: { traceparent?: string } = {},
   ): ReceivingCall {
     // Messages for a receiver that does not read wait here; the simulated network has no flow-control windows.
     let held: (() => void)[] | null = null;
@@ -190,14 +191,10 @@ class SimChannel implements RpcChannel {
       if (held === null) act();
       else held.push(act);
     };
-    const id = this.#open(
-      method,
-      {},
-      {
-        onMessage: (bytes) => deliver(() => receiver.onMessage(method.response.decode(bytes))),
-        onEnd: (error) => deliver(() => receiver.onEnd(error)),
-      },
-    );
+    const id = this.#open(method, options, {
+      onMessage: (bytes) => deliver(() => receiver.onMessage(method.response.decode(bytes))),
+      onEnd: (error) => deliver(() => receiver.onEnd(error)),
+    });
     this.#message(id, method.request.encode(request));
     return {
       cancel: () => {

@@ -15,6 +15,7 @@ interface AttributeDeclaration {
 }
 
 export const spanAttributes = {
+  "muster.bytes": { type: "number", means: "bytes of task output, with each line's source and time" },
   "muster.changes": { type: "number", means: "number of changed objects" },
   "muster.cluster.id": { type: "string", means: "id of the cluster" },
   "muster.config.id": { type: "string", means: "id of the config" },
@@ -28,6 +29,10 @@ export const spanAttributes = {
   "muster.service.id": { type: "string", means: "id of the service" },
   "muster.task.id": { type: "string", means: "id of the task" },
   "muster.task.state": { type: "number", means: "reported state, as a number of SwarmKit's TaskState" },
+  "muster.update.state": {
+    type: "number",
+    means: "state of the update, as a number of SwarmKit's UpdateStatus.UpdateState",
+  },
   "muster.tasks": { type: "number", means: "number of tasks" },
   "muster.volume.id": { type: "string", means: "id of the volume" },
   "rpc.grpc.status_code": { type: "number", means: "gRPC status of a call that failed" },
@@ -146,6 +151,14 @@ export const spans = {
     means: "one append to the log, for all proposals that are written together",
     attributes: ["muster.changes", "muster.proposals"],
   }),
+  rolloutDecide: new SpanDeclaration({
+    name: "rollout decide",
+    kind: "internal",
+    process: "leader",
+    parent: "the newest traced change of the service",
+    means: "the start, pause, rollback or completion of an update, until it is in the log",
+    attributes: ["muster.service.id", "muster.update.state"],
+  }),
   tasksCreate: new SpanDeclaration({
     name: "tasks create",
     kind: "internal",
@@ -185,6 +198,38 @@ export const spans = {
     parent: "`task start`",
     means: "from the arrival of a task's state to its commit, in the manager with the node's session",
     attributes: ["muster.task.id", "muster.task.state", "rpc.grpc.status_code"],
+  }),
+  taskRecover: new SpanDeclaration({
+    name: "task recover",
+    kind: "internal",
+    process: "agent",
+    parent: "`task start`",
+    means: "the driver's call that finds a task again after its plugin was restarted",
+    attributes: ["muster.task.id", "rpc.grpc.status_code"],
+  }),
+  logsSubscribe: new SpanDeclaration({
+    name: "logs subscribe",
+    kind: "server",
+    process: "manager",
+    parent: "the caller's span, if it has one",
+    means: "a subscription to the output of tasks, until it ends",
+    attributes: ["muster.bytes"],
+  }),
+  logsPublish: new SpanDeclaration({
+    name: "logs publish",
+    kind: "server",
+    process: "manager",
+    parent: "`logs subscribe`",
+    means: "the output of one node for a subscription, in the manager with the node's session",
+    attributes: ["muster.bytes", "muster.node.id", "rpc.grpc.status_code"],
+  }),
+  policySend: new SpanDeclaration({
+    name: "policy send",
+    kind: "internal",
+    process: "manager",
+    parent: "the newest traced change of a resource",
+    means: "network policy that changed, calculated for one node and sent to it",
+    attributes: ["muster.node.id"],
   }),
 } as const;
 

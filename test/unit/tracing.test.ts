@@ -5,7 +5,7 @@ import { hostname } from "node:os";
 import test from "ava";
 import type { Environment } from "../../actors/environment.ts";
 import { startLeadership } from "../../actors/ledger/leadership.ts";
-import { traceOrchestration } from "../../actors/orchestration/tracing.ts";
+import { followServiceTraces, traceOrchestration } from "../../actors/orchestration/tracing.ts";
 import { traceparentOfTask } from "../../runtime/store/change-traces.ts";
 import { startSpan, traced } from "../../actors/tracing.ts";
 import { CommandTrace } from "../../cli/tracing.ts";
@@ -234,14 +234,15 @@ function orchestration(tracer: Tracer = silent) {
       },
     },
   } as unknown as Environment;
-  const tracing = traceOrchestration(env);
+  const traces = followServiceTraces(store);
+  const environment = traceOrchestration(env, traces);
   const write = (...[changes, fields]: Parameters<Writer["write"]>): void => {
     store.apply(writer.records.length + 1, writer.write(changes, fields));
   };
-  const propose = (...operations: Operation[]) => tracing.environment.proposer.propose(proposal(operations));
+  const propose = (...operations: Operation[]) => environment.proposer.propose(proposal(operations));
   const created = (): (Task | null)[] =>
     (proposals.at(-1)?.operations ?? []).map((operation) => operation.create?.task ?? null);
-  return { tracing, write, propose, proposals, created, store };
+  return { traces, write, propose, proposals, created, store };
 }
 
 test("new tasks carry the trace of their service's last change, each that of its own service", async (t) => {
@@ -285,7 +286,7 @@ test("without a recorder, new tasks carry the context of the request itself", as
 });
 
 test("an untraced change, a removed service and the end of leadership leave no trace to carry", async (t) => {
-  const { tracing, write, propose, proposals } = orchestration();
+  const { traces, write, propose, proposals } = orchestration();
   const one = create({ task: task("t1", { serviceId: "a" }) });
   const isUntouched = async (what: string): Promise<void> => {
     await propose(one);
@@ -301,7 +302,7 @@ test("an untraced change, a removed service and the end of leadership leave no t
   write([put({ service: service("a", "a") })], { traceparent: given });
   write([Change.create({ remove: Removal.create({ kind: Kind.KIND_SERVICE, id: "a" }) })], { traceparent: given });
   await isUntouched("the service is removed");
-  tracing.stop();
+  traces.stop();
   write([put({ service: service("a", "a") })], { traceparent: given });
   await isUntouched("it is stopped");
 });
