@@ -5,6 +5,7 @@
  */
 import { Simulation } from "../runtime/sim/simulation.ts";
 import type { SimOptions } from "./options.ts";
+import { SimRecording } from "./recording.ts";
 
 /** A run takes some thousand steps per virtual minute; beyond this number it is in a loop. */
 const stepsMax = 200_000;
@@ -13,25 +14,52 @@ export const supervisorMs = 1_000;
 /** Interval at which an operator restarts demoted managers and nodes that could not join. */
 export const operatorMs = 2_000;
 
+/** What is kept of a run, besides its result; by default nothing. */
+export interface Keeps {
+  /** The lines of the trace. */
+  readonly trace?: boolean;
+  /** Not even a digest of the trace is kept. */
+  readonly dropTrace?: boolean;
+  readonly spans?: boolean;
+  /** The steps of all actors, log lines and spans, as a recording. */
+  readonly recording?: boolean;
+}
+
 export class Scene {
   readonly options: SimOptions;
   readonly simulation: Simulation;
   /** Processes that were shown a damaged record in their current life: if they exit, they have found it. */
   readonly shownDamage = new Set<string>();
   readonly #stepsMax: number;
+  /** Null: not kept. */
+  readonly recording: SimRecording | null;
   #failure: string | null = null;
+  #failedAtMs = 0;
 
-  /** `steps`: maximum number of steps. `dropTrace`: not even a digest of the trace is kept. */
-  constructor(options: SimOptions, keepTrace: boolean, steps = stepsMax, dropTrace = false) {
+  /** `steps`: maximum number of steps. */
+  constructor(options: SimOptions, keeps: Keeps, steps = stepsMax) {
+    const { dropTrace = false, recording = false, spans = false, trace = false } = keeps;
     this.options = options;
     this.#stepsMax = steps;
-    this.simulation = new Simulation({ seed: options.seed, keepTrace, dropTrace });
+    this.simulation = new Simulation({
+      seed: options.seed,
+      keepTrace: trace,
+      keepSpans: spans,
+      keepRings: recording,
+      dropTrace,
+    });
+    this.recording = recording ? new SimRecording(this.simulation) : null;
     this.simulation.nats.onDamaged = (name) => this.shownDamage.add(name);
   }
 
   /** The first violation, in one sentence; null while everything holds. */
   get failure(): string | null {
     return this.#failure;
+  }
+
+  /** Time of the first violation, on the true clock; 0 while everything holds. */
+  get failedAtMs(): number {
+    return this.#failedAtMs;
   }
 
   /** The log lost acknowledged records: two histories share version numbers, and nodes run unknown tasks. */
@@ -46,6 +74,7 @@ export class Scene {
   fail(reason: string): void {
     if (this.#failure !== null) return;
     this.#failure = reason;
+    this.#failedAtMs = this.simulation.clock.now();
     this.simulation.trace.write("world", `FAILED ${reason}`);
     this.simulation.clock.stop();
   }
@@ -68,7 +97,11 @@ export class Scene {
   async runUntil(until: () => boolean, ms: number): Promise<void> {
     const { clock } = this.simulation;
     if (this.#failure !== null) return;
-    const end = await clock.run({ untilMs: clock.now() + ms, until, maxSteps: this.#stepsMax - clock.steps });
+    const end = await clock.run({
+      untilMs: clock.now() + ms,
+      until,
+      maxSteps: this.#stepsMax - clock.steps,
+    });
     if (end === "steps") this.fail(`L4: ${this.#stepsMax} steps did not suffice`);
   }
 }

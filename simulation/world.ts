@@ -6,6 +6,7 @@
  *
  * L1: a cluster is founded in the absence of faults.
  */
+import type { ReadableSpan } from "@opentelemetry/sdk-trace";
 import { startAttacker } from "./faults/attacker.ts";
 import { CommitChecks } from "./commit-checks.ts";
 import { startFaults, type Faults } from "./faults/faults.ts";
@@ -15,7 +16,7 @@ import type { SimProcess } from "../runtime/sim/simulation.ts";
 import type { SimOptions } from "./options.ts";
 import { SimDataplanes } from "./nodes/policies.ts";
 import { comeToRest } from "./rest.ts";
-import { Scene, sentence } from "./scene.ts";
+import { Scene, sentence, type Keeps } from "./scene.ts";
 import { controllerSockets, SimStorage } from "./nodes/storage.ts";
 import { Trials } from "./trials.ts";
 import { Workloads } from "./workloads/workloads.ts";
@@ -30,6 +31,10 @@ export interface SimResult {
   readonly failure: string | null;
   readonly digest: string;
   readonly trace: string;
+  /** Finished spans of all processes, in the order of their ends; none if they were not kept. */
+  readonly spans: readonly ReadableSpan[];
+  /** A file for `muster replay`; null if it was not kept. */
+  readonly recording: Uint8Array | null;
   readonly steps: number;
   readonly virtualMs: number;
   /** Last version of the log. */
@@ -37,8 +42,8 @@ export interface SimResult {
   readonly marks: ReadonlyMap<string, number>;
 }
 
-export async function runSeed(options: SimOptions, keepTrace: boolean): Promise<SimResult> {
-  const world = new World(options, keepTrace);
+export async function runSeed(options: SimOptions, keeps: Keeps = {}): Promise<SimResult> {
+  const world = new World(options, keeps);
   return world.run();
 }
 
@@ -55,8 +60,8 @@ class World {
   #isHealed = false;
   #hasJoined = false;
 
-  constructor(options: SimOptions, keepTrace: boolean) {
-    const scene = new Scene(options, keepTrace);
+  constructor(options: SimOptions, keeps: Keeps) {
+    const scene = new Scene(options, keeps);
     const { simulation } = scene;
     this.#scene = scene;
     this.#dataplanes =
@@ -85,7 +90,7 @@ class World {
   }
 
   async run(): Promise<SimResult> {
-    const { clock, trace, nats } = this.#scene.simulation;
+    const { clock, trace, nats, spans } = this.#scene.simulation;
     const onRejection = (reason: unknown) =>
       this.#scene.fail(`P1: an unhandled promise rejection: ${sentence(reason)}`);
     process.on("unhandledRejection", onRejection);
@@ -102,10 +107,13 @@ class World {
       for (const each of [...this.#managers.processes, ...this.#nodes.processes]) each.crash();
       process.off("unhandledRejection", onRejection);
     }
+    const { failedAtMs, failure, recording } = this.#scene;
     return {
-      failure: this.#scene.failure,
+      failure,
       digest: trace.digest(),
       trace: trace.text(),
+      spans: spans ?? [],
+      recording: (await recording?.file(failure, failedAtMs)) ?? null,
       steps: clock.steps,
       virtualMs: Math.round(clock.elapsed),
       versions: nats.last,

@@ -6,7 +6,8 @@
  * P2: no two runs of a process share a random stream, so they never create the same id.
  */
 import type { ReadableSpan } from "@opentelemetry/sdk-trace";
-import type { Blobs, Bus, LeaseBucket, Log, Telemetry } from "../ports/index.ts";
+import type { Blobs, Bus, LeaseBucket, Log, Logger, Telemetry } from "../ports/index.ts";
+import { RecordingRing } from "../recording/ring.ts";
 import { SimClock, type ProcessClock } from "./clock.ts";
 import { SimDisk } from "./disk.ts";
 import { SimBlobs, SimLeases, SimLog } from "./log.ts";
@@ -26,6 +27,17 @@ interface SimulationOptions {
   readonly keepSpans?: boolean;
   /** Neither keeps nor hashes the trace. */
   readonly dropTrace?: boolean;
+  /** Keeps log lines and spans of each life of a process in a ring of its own. */
+  readonly keepRings?: boolean;
+}
+
+/** One run of a process, as far as it is recorded. */
+export interface RecordedLife {
+  readonly name: string;
+  readonly isManager: boolean;
+  readonly clock: ProcessClock;
+  readonly log: Logger;
+  readonly ring: RecordingRing;
 }
 
 /** The ports of one run of a process. */
@@ -63,11 +75,14 @@ export class Simulation {
   readonly rpc: SimRpcNetwork;
   /** Finished spans of all processes, in the order of their ends; null: not kept. */
   readonly spans: ReadableSpan[] | null;
+  /** In the order of their starts; null: not kept. */
+  readonly lives: RecordedLife[] | null;
   readonly #processes = new Map<string, SimProcess>();
 
   constructor(options: SimulationOptions) {
     this.random = new SimRandom(String(options.seed));
     this.spans = options.keepSpans === true ? [] : null;
+    this.lives = options.keepRings === true ? [] : null;
     this.trace = new SimTrace(this.clock, {
       keepLines: options.keepTrace ?? false,
       dropLines: options.dropTrace ?? false,
@@ -226,25 +241,31 @@ export class SimProcess {
   }
 
   #ports(endpoint: Endpoint): SimPorts {
-    const { network, nats, rpc, spans, trace } = this.#simulation;
+    const { lives, network, nats, rpc, spans, trace } = this.#simulation;
     const random = this.#simulation.random.fork(`${this.name}.${this.#lives}`);
     const { clock } = endpoint;
     let link: SimNatsLink | null = null;
     const connect = () => (link ??= new SimNatsLink(network, nats, endpoint, random.fork("link")));
     let log: SimLog | null = null;
     let blobs: SimBlobs | null = null;
+    const { service = "muster-cli" } = this.#options;
+    const ring = lives === null ? null : new RecordingRing(Number.MAX_SAFE_INTEGER);
+    const telemetry = createSimTelemetry({
+      who: this.name,
+      random: random.fork("telemetry"),
+      trace,
+      service,
+      life: this.#lives,
+      onSpan: spans === null ? null : (span) => spans.push(span),
+      recorder: ring === null ? null : { ring, now: () => clock.now() },
+    });
+    if (ring !== null)
+      lives?.push({ name: this.name, isManager: service === "muster-manager", clock, log: telemetry.log, ring });
     return {
       name: this.name,
       clock,
       random,
-      telemetry: createSimTelemetry({
-        who: this.name,
-        random: random.fork("telemetry"),
-        trace,
-        service: this.#options.service ?? "muster-cli",
-        life: this.#lives,
-        onSpan: spans === null ? null : (span) => spans.push(span),
-      }),
+      telemetry,
       disk: this.disk,
       rpc: new SimRpc(rpc, endpoint),
       get bus() {

@@ -9,6 +9,8 @@ import { resourceFromAttributes } from "@opentelemetry/resources";
 import { AlwaysOnSampler, TracerProvider, type ReadableSpan } from "@opentelemetry/sdk-trace";
 import { version } from "../../lib/version.ts";
 import type { Headers, Logger, Metrics, Telemetry } from "../ports/index.ts";
+import { recordingLogger, recordSpan } from "../recording/recorded-log.ts";
+import type { RecordingRing } from "../recording/ring.ts";
 import type { SimRandom } from "./random.ts";
 import type { SimTrace } from "./trace.ts";
 
@@ -28,10 +30,12 @@ interface SimTelemetryOptions {
   readonly life?: number;
   /** Gets each finished span. */
   readonly onSpan?: ((span: ReadableSpan) => void) | null;
+  /** Keeps log lines and spans, as in a real process. */
+  readonly recorder?: { readonly ring: RecordingRing; readonly now: () => number } | null;
 }
 
 export function createSimTelemetry(options: SimTelemetryOptions): SimTelemetry {
-  const { trace: lines, who } = options;
+  const { recorder = null, trace: lines, who } = options;
   const readings = new Map<string, number>();
   const log = (level: string) => (fields: object, message: string) => {
     // Messages are constant and variable parts are in the fields, so messages identify branches.
@@ -42,7 +46,7 @@ export function createSimTelemetry(options: SimTelemetryOptions): SimTelemetry {
   return {
     tracer: createTracer(options),
     metrics: createMetrics(readings),
-    log: logger,
+    log: recorder === null ? logger : recordingLogger(logger, recorder.ring, recorder.now),
     reading: (name, labels) => readings.get(key(name, labels)) ?? 0,
   };
 }
@@ -51,6 +55,7 @@ function createTracer({
   life = 1,
   onSpan = null,
   random,
+  recorder = null,
   service = "muster",
   trace,
   who,
@@ -73,6 +78,7 @@ function createTracer({
         onEnd: (span) => {
           trace.write(who, `span ${lineOf(span)}`);
           onSpan?.(span);
+          if (recorder !== null) recordSpan(span, recorder.ring);
         },
         forceFlush: async () => {},
         shutdown: async () => {},

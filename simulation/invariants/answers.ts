@@ -32,17 +32,9 @@ export class Answers {
   readonly #done = new Map<string, number>();
   /** By trace: the refused calls. */
   readonly #refused = new Map<string, string>();
-  #calls = 0;
 
   constructor(onWrong: (claim: string) => void) {
     this.#onWrong = onWrong;
-  }
-
-  /** A W3C trace context for one call. */
-  begin(): string {
-    this.#calls += 1;
-    const number = this.#calls.toString(16);
-    return `00-${number.padStart(32, "0")}-${number.padStart(16, "0")}-00`;
   }
 
   refused(traceparent: string, what: string): void {

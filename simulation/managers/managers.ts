@@ -110,6 +110,7 @@ export class SimManagers {
     };
     const process = simulation.process(name, (ports) => this.#boot(ports, manager), {
       ...drawClock(this.#scene, name),
+      service: "muster-manager",
       onFail: (reason, error) => {
         // The operator reads why it does not start, and accepts the loss.
         const hasRefused = error instanceof LogLoss && manager.running?.isServing() === false;

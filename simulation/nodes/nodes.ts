@@ -141,6 +141,7 @@ export class SimNodes {
       },
       {
         ...drawClock(this.#scene, name),
+        service: "muster-agent",
         onFail: (reason, error) => this.#scene.processFailed(name, reason, error, () => undefined),
       },
     );

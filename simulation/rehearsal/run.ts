@@ -75,9 +75,8 @@ class Rehearsal {
     const agents = cluster.nodes.length;
     this.#scene = new Scene(
       quietOptions({ seed, managers: cluster.managers, agents }),
-      false,
+      { dropTrace: true },
       Number.POSITIVE_INFINITY,
-      true,
     );
     const scene = this.#scene;
     const { simulation } = scene;

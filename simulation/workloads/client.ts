@@ -1,4 +1,5 @@
 /** A client of the cluster: calls some manager's Control service, and tries another one if it does not answer. */
+import { endSpan, startSpan } from "../../actors/tracing.ts";
 import type { MethodDescriptor } from "../../proto/codec.ts";
 import { isRefusal, type Answers } from "../invariants/answers.ts";
 import { RpcError, Status, type RpcChannel } from "../../runtime/ports/rpc.ts";
@@ -6,6 +7,8 @@ import type { SimRandom } from "../../runtime/sim/random.ts";
 import type { SimIdentity } from "../../runtime/sim/rpc.ts";
 import type { SimPorts } from "../../runtime/sim/simulation.ts";
 import type { SimTrace } from "../../runtime/sim/trace.ts";
+import { commandSpan } from "../../runtime/telemetry/spans.ts";
+import { traceparentOf } from "../../runtime/telemetry/tracing.ts";
 
 const callTimeoutMs = 10_000;
 const retryMs = 500;
@@ -17,6 +20,12 @@ export interface ClientOptions {
   readonly identity: SimIdentity;
   /** Null: answers are not checked. */
   readonly answers: Answers | null;
+}
+
+/** The command's words, such as `service create`, for the method `CreateService`. */
+function commandOf({ path }: Pick<MethodDescriptor<never, never>, "path">): string {
+  const [verb = "", ...noun] = (path.split("/").at(-1) ?? "").split(/(?=[A-Z])/);
+  return [...noun, verb].join(" ").toLowerCase();
 }
 
 export class SimClient {
@@ -39,13 +48,17 @@ export class SimClient {
     const isRead = method.path.includes("/Get") || method.path.includes("/List");
     for (let attempt = 0; ; attempt += 1) {
       const channel = (this.#channel ??= this.#dial());
-      const traceparent = isRead ? "" : (answers?.begin() ?? "");
+      // Each call is a command of its own.
+      const span = isRead ? null : startSpan(ports, commandSpan(commandOf(method)), "");
+      const traceparent = span === null ? "" : traceparentOf(span);
       try {
         const response = await channel.unary(method, request, { timeoutMs: callTimeoutMs, traceparent });
+        if (span !== null) endSpan(ports, span);
         if (method.path.includes("/Create")) answers?.acknowledged(traceparent, what);
         trace.write("client", `${what}: done`);
         return response;
       } catch (error) {
+        if (span !== null) endSpan(ports, span, error);
         const code = error instanceof RpcError ? error.code : null;
         trace.write("client", `${what}: ${code} ${error instanceof Error ? error.message : ""}`);
         if (traceparent !== "" && isRefusal(error)) answers?.refused(traceparent, what);

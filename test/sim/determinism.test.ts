@@ -4,15 +4,15 @@ import { runSeed } from "../../simulation/world.ts";
 
 test.serial("the same seed gives the same trace, byte for byte", async (t) => {
   const options = drawOptions(8471);
-  const one = await runSeed(options, true);
-  const two = await runSeed(options, true);
+  const one = await runSeed(options, { trace: true });
+  const two = await runSeed(options, { trace: true });
   t.true(one.trace.length > 10_000);
   t.is(firstDifference(one.trace, two.trace), null);
   t.is(one.digest, two.digest);
 });
 
 test.serial("different seeds give different traces", async (t) => {
-  const [one, two] = [await runSeed(drawOptions(1), false), await runSeed(drawOptions(2), false)];
+  const [one, two] = [await runSeed(drawOptions(1)), await runSeed(drawOptions(2))];
   t.not(one.digest, two.digest);
 });
 

@@ -10,31 +10,28 @@ test("managers that are killed while the unlock key changes can be unlocked, and
   const reached = new Map<string, number>();
   for (const seed of seeds) {
     const drawn = drawOptions(seed);
-    const result = await runSeed(
-      {
-        ...drawn,
-        managers: 3,
-        agents: 1,
-        faultsMs: 30_000,
-        globalOperations: 0,
-        jobOperations: 0,
-        networkOperations: 0,
-        contentionOperations: 0,
-        rolloutOperations: 0,
-        placementOperations: 0,
-        rebalanceOperations: 0,
-        certificateOperations: 0,
-        logOperations: 0,
-        lateAgents: 0,
-        watchers: 0,
-        looksBack: 0,
-        volumeOperations: 0,
-        roleOperations: 0,
-        lockOperations: 14,
-        rates: { ...drawn.rates, lostTail: false, managerCrashMs: 2_000 },
-      },
-      false,
-    );
+    const result = await runSeed({
+      ...drawn,
+      managers: 3,
+      agents: 1,
+      faultsMs: 30_000,
+      globalOperations: 0,
+      jobOperations: 0,
+      networkOperations: 0,
+      contentionOperations: 0,
+      rolloutOperations: 0,
+      placementOperations: 0,
+      rebalanceOperations: 0,
+      certificateOperations: 0,
+      logOperations: 0,
+      lateAgents: 0,
+      watchers: 0,
+      looksBack: 0,
+      volumeOperations: 0,
+      roleOperations: 0,
+      lockOperations: 14,
+      rates: { ...drawn.rates, lostTail: false, managerCrashMs: 2_000 },
+    });
     t.is(result.failure, null, `seed ${seed}`);
     for (const [mark, times] of result.marks) reached.set(mark, (reached.get(mark) ?? 0) + times);
   }

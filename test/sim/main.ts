@@ -1,6 +1,6 @@
 /**
- * `npm run sim -- --seeds 200 [--from N] [--processes N] [--until-failed]`, or `SEED=8471 npm run sim` for one seed with its
- * trace. Ends with `N passed, N failed`; exits with 1 if any seed failed, or if CI's seeds no longer reach a mark (marks.ts).
+ * `npm run sim -- --seeds 200 [--from N] [--processes N] [--until-failed]`, or `--seed 8471` for one seed. Of a seed that fails,
+ * the trace, the spans and a recording are written. Ends with `N passed, N failed`; exits with 1 if any seed failed, or if CI's seeds no longer reach a mark (marks.ts).
  */
 import { mkdtempSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -9,36 +9,46 @@ import { judgeSeed, knownFailures } from "./known-failures.ts";
 import { judgeMarks, knownMarks, unreachedMarks } from "./marks.ts";
 import { describeOptions, drawOptions } from "../../simulation/options.ts";
 import { runSeeds, type SeedResult } from "./seed-pool.ts";
-import { orExit, scriptArguments, wholeNumber } from "../support/script-arguments.ts";
-import { runSeed } from "../../simulation/world.ts";
+import { orExit, scriptArguments, UsageError, wholeNumber } from "../support/script-arguments.ts";
+import { otlpJson } from "./otlp.ts";
+import { filesKeep, saveRun } from "./run-files.ts";
+import { runSeed, type SimResult } from "../../simulation/world.ts";
 
 function say(line: string): void {
   process.stdout.write(`${line}\n`);
 }
 
-const usage = `usage: npm run sim -- [--seeds N] [--from N] [--processes N] [--until-failed] [--trace]
+const usage = `usage: npm run sim -- [--seeds N] [--from N] [--processes N] [--until-failed]
+       npm run sim -- --seed N [--trace] [--otlp FILE]
 
   --seeds N         Number of seeds to run (default 20)
   --from N          First seed (default 1)
   --processes N     Number of processes that run seeds (default: one per core)
   --until-failed    Stop at the first seed that fails
-  --trace           Write the trace of a seed that passes, too (with SEED)
+  --seed N          Run only this seed
+  --trace           Write its trace, spans and recording even if it passes
+  --otlp FILE       Write its spans to FILE, as OTLP in JSON for Jaeger, Tempo or any collector
 
-SEED=N npm run sim runs one seed with its trace.`;
+The trace, spans and recording of seeds that fail are written to a new folder.`;
 
-const only = process.env["SEED"];
-const { values, from, count, processes } = orExit(() => {
+const { values, only, from, count, processes } = orExit(() => {
   const values = scriptArguments(usage, {
     seeds: { type: "string", default: "20" },
     from: { type: "string", default: "1" },
+    seed: { type: "string" },
     trace: { type: "boolean", default: false },
+    otlp: { type: "string" },
     processes: { type: "string" },
     "until-failed": { type: "boolean", default: false },
   });
+  const only = values.seed === undefined ? null : wholeNumber("--seed", values.seed, usage);
+  if (only === null && (values.trace || values.otlp !== undefined))
+    throw new UsageError(`--trace and --otlp need --seed\n${usage}`);
   return {
     values,
-    from: wholeNumber(only === undefined ? "--from" : "SEED", only ?? values.from, usage),
-    count: only === undefined ? wholeNumber("--seeds", values.seeds, usage) : 1,
+    only,
+    from: only ?? wholeNumber("--from", values.from, usage),
+    count: only === null ? wholeNumber("--seeds", values.seeds, usage) : 1,
     processes: values.processes === undefined ? undefined : wholeNumber("--processes", values.processes, usage, 1),
   };
 });
@@ -49,13 +59,11 @@ let folder: string | null = null;
 let failed = 0;
 /** Seeds that failed as listed in known-failures.ts. */
 let knownToFail = 0;
-let ran = only === undefined ? 0 : 1;
+let ran = only === null ? 0 : 1;
 
-function saveTrace(seed: number, trace: string): string {
+function save(seed: number, run: SimResult): void {
   folder ??= mkdtempSync(join(tmpdir(), "muster-sim-"));
-  const file = join(folder, `seed-${seed}.trace`);
-  writeFileSync(file, trace);
-  return file;
+  for (const line of saveRun(folder, seed, run)) say(`  ${line}`);
 }
 
 function isPassed(seed: number, result: SeedResult): boolean {
@@ -73,29 +81,31 @@ function isPassed(seed: number, result: SeedResult): boolean {
   if (note !== "") say(`  ${note}`);
   if (verdict === "known") return true;
   say(`  ${describeOptions(drawOptions(seed))}`);
-  say(`  again: SEED=${seed} npm run sim`);
+  say(`  again: npm run sim -- --seed ${seed}`);
   return false;
 }
 
-if (only === undefined) {
+if (only === null) {
   const untilFailed = values["until-failed"];
   await runSeeds({ from, count, processes, untilFailed }, async (seed, result) => {
     ran += 1;
-    // Traces are not kept while many seeds run; the first few failing seeds run again, with the same result, to write theirs.
+    // Nothing is kept while many seeds run; the first few failing seeds run again, with the same result, to write their files.
     if (isPassed(seed, result) || failed > tracesMax || untilFailed) return;
-    const { trace } = await runSeed(drawOptions(seed), true);
-    say(`  trace: ${saveTrace(seed, trace)}`);
+    save(seed, await runSeed(drawOptions(seed), filesKeep));
   });
 } else {
   const options = drawOptions(from);
   say(`seed ${from}: ${describeOptions(options)}`);
-  const result = await runSeed(options, true);
-  if (!isPassed(from, { ...result, marks: [...result.marks] }) || values.trace)
-    say(`  trace: ${saveTrace(from, result.trace)}`);
+  const result = await runSeed(options, filesKeep);
+  if (!isPassed(from, { ...result, marks: [...result.marks] }) || values.trace) save(from, result);
+  if (values.otlp !== undefined) {
+    writeFileSync(values.otlp, otlpJson(result.spans));
+    say(`  ${result.spans.length} spans: ${values.otlp}`);
+  }
 }
 
 let isRotten = false;
-if (only === undefined) {
+if (only === null) {
   say("branches reached:");
   for (const [mark, times] of [...marks].sort(([a], [b]) => (a < b ? -1 : 1)))
     say(`  ${String(times).padStart(7)}  ${mark}`);

@@ -10,33 +10,30 @@ test("when managers are demoted and promoted, one always remains, and each promo
   const reached = new Map<string, number>();
   for (const seed of seeds) {
     const drawn = drawOptions(seed);
-    const result = await runSeed(
-      {
-        ...drawn,
-        managers: 3,
-        agents: 2,
-        faultsMs: 30_000,
-        globalOperations: 0,
-        jobOperations: 0,
-        networkOperations: 0,
-        contentionOperations: 0,
-        rolloutOperations: 0,
-        placementOperations: 0,
-        rebalanceOperations: 0,
-        certificateOperations: 0,
-        logOperations: 0,
-        driverOperations: 0,
-        lateAgents: 0,
-        watchers: 0,
-        looksBack: 0,
-        volumeOperations: 0,
-        lockOperations: 0,
-        roleOperations: 12,
-        endsWithAllManagers: seed % 2 === 0,
-        rates: { ...drawn.rates, lostTail: false, managerCrashMs: 8_000, agentCrashMs: 8_000 },
-      },
-      false,
-    );
+    const result = await runSeed({
+      ...drawn,
+      managers: 3,
+      agents: 2,
+      faultsMs: 30_000,
+      globalOperations: 0,
+      jobOperations: 0,
+      networkOperations: 0,
+      contentionOperations: 0,
+      rolloutOperations: 0,
+      placementOperations: 0,
+      rebalanceOperations: 0,
+      certificateOperations: 0,
+      logOperations: 0,
+      driverOperations: 0,
+      lateAgents: 0,
+      watchers: 0,
+      looksBack: 0,
+      volumeOperations: 0,
+      lockOperations: 0,
+      roleOperations: 12,
+      endsWithAllManagers: seed % 2 === 0,
+      rates: { ...drawn.rates, lostTail: false, managerCrashMs: 8_000, agentCrashMs: 8_000 },
+    });
     t.is(result.failure, null, `seed ${seed}`);
     for (const [mark, times] of result.marks) reached.set(mark, (reached.get(mark) ?? 0) + times);
   }

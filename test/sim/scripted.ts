@@ -8,6 +8,9 @@ import {
   type ServiceSpec,
   type UpdateServiceResponse,
 } from "../../proto/gen/messages.ts";
+import { endSpan, startSpan } from "../../actors/tracing.ts";
+import { commandSpan } from "../../runtime/telemetry/spans.ts";
+import { traceparentOf } from "../../runtime/telemetry/tracing.ts";
 import type { RpcChannel } from "../../runtime/ports/rpc.ts";
 import type { SimProcess } from "../../runtime/sim/simulation.ts";
 import type { Replica } from "../../runtime/store/replica.ts";
@@ -15,6 +18,11 @@ import { noFaults } from "../../runtime/sim/network.ts";
 import type { TaskHabits } from "../../simulation/nodes/machine.ts";
 import { SimManagers, type SimManager } from "../../simulation/managers/managers.ts";
 import { SimNodes, runningOn } from "../../simulation/nodes/nodes.ts";
+import type { DriverFaults, SimDrivers } from "../../simulation/nodes/drivers.ts";
+import { SimDataplanes } from "../../simulation/nodes/policies.ts";
+import type { ExecutionContext } from "ava";
+import { ObjectNames } from "../support/object-names.ts";
+import { assertTrace, type TreeOptions } from "../support/span-tree.ts";
 import { drawOptions } from "../../simulation/options.ts";
 import { Scene } from "../../simulation/scene.ts";
 
@@ -33,10 +41,16 @@ const callTimeoutMs = 30_000;
 const patienceMs = 60_000;
 const node = "a1";
 
+interface CommandOptions {
+  readonly traceparent: string;
+  readonly timeoutMs: number;
+}
+
 export class ScriptedWorld {
   readonly scene: Scene;
   readonly managers: SimManagers;
   readonly #nodes: SimNodes;
+  readonly #names = new ObjectNames();
 
   constructor(options: {
     readonly seed: number;
@@ -45,6 +59,12 @@ export class ScriptedWorld {
     readonly agents?: number;
     /** Behaviour of tasks; by default drawn from the seed. */
     readonly tasks?: TaskHabits;
+    /** Keeps the spans of all processes (default: no). */
+    readonly keepSpans?: boolean;
+    /** Driver plugins on each node, with these faults (default: none). */
+    readonly drivers?: DriverFaults;
+    /** Dataplane drivers on each node, without faults. */
+    readonly dataplanes?: boolean;
     /** Maximum number of steps; by default that of a seed. */
     readonly steps?: number;
     readonly onReplica?: (replica: Replica, demand: (claim: string | null) => void) => void;
@@ -58,7 +78,8 @@ export class ScriptedWorld {
         skewMsMax: 0,
         driftPpmMax: 0,
         network: noFaults(),
-        driverOperations: 0,
+        driverOperations: options.drivers === undefined ? 0 : 1,
+        ...(options.drivers === undefined ? {} : { drivers: options.drivers }),
         healthOperations: 0,
         jsonClients: 0,
         networkOperations: 0,
@@ -70,15 +91,34 @@ export class ScriptedWorld {
         volumeOperations: 0,
         ...(options.tasks === undefined ? {} : { tasks: options.tasks }),
       },
-      false,
+      { spans: options.keepSpans === true },
       options.steps,
     );
     this.managers = new SimManagers(this.scene, {
       csi: () => null,
-      onReplica: (name, replica) => onReplica?.(replica, (claim) => this.scene.demand(name, claim)),
+      onReplica: (name, replica) => {
+        if (options.keepSpans === true) this.#names.follow(replica);
+        onReplica?.(replica, (claim) => this.scene.demand(name, claim));
+      },
       onRetired: () => {},
     });
-    this.#nodes = new SimNodes(this.scene, { managers: this.managers, storage: null, dataplanes: null });
+    this.#nodes = new SimNodes(this.scene, {
+      managers: this.managers,
+      storage: null,
+      dataplanes: options.dataplanes === true ? this.#dataplanes() : null,
+    });
+  }
+
+  #dataplanes(): SimDataplanes {
+    const { options, simulation } = this.scene;
+    const dataplanes = new SimDataplanes(simulation.trace, options.dataplanes, (claim) => this.scene.fail(claim));
+    dataplanes.heal();
+    return dataplanes;
+  }
+
+  /** The driver plugins of all nodes. */
+  get drivers(): readonly SimDrivers[] {
+    return this.#nodes.drivers;
   }
 
   /** Resolves once all managers serve, and all know that the node is READY. */
@@ -118,6 +158,26 @@ export class ScriptedWorld {
     );
     await this.until(what, () => answers.length > 0);
     return answers[0] as Answer;
+  }
+
+  /** A command of a person at a manager, as one span, and what it causes as one trace. Returns the trace's id. */
+  async command(
+    words: string,
+    call: (channel: RpcChannel, options: CommandOptions) => Promise<unknown>,
+    manager = this.leader as SimManager,
+  ): Promise<string> {
+    const ports = this.scene.simulation.ports("person");
+    const span = startSpan(ports, commandSpan(words), "");
+    const channel = this.dial(manager);
+    await this.answered(words, call(channel, { traceparent: traceparentOf(span), timeoutMs: callTimeoutMs }));
+    endSpan(ports, span);
+    return span.spanContext().traceId;
+  }
+
+  /** Asserts that a trace is exactly this tree (`test/support/span-tree.ts`). Spans must be kept. */
+  assertTrace(t: ExecutionContext, traceId: string, expected: string, without: TreeOptions["without"] = []): void {
+    const spans = this.scene.simulation.spans ?? [];
+    assertTrace(t, { spans, traceId, names: (id) => this.#names.of(id), without }, expected);
   }
 
   /** Creates a service, at the leader. Returns its id. */

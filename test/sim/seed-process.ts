@@ -5,6 +5,6 @@ import type { SeedResult } from "./seed-pool.ts";
 import { runSeed } from "../../simulation/world.ts";
 
 runSeedsOfPool(async (seed): Promise<SeedResult> => {
-  const { failure, marks, steps, versions, virtualMs } = await runSeed(drawOptions(seed), false);
+  const { failure, marks, steps, versions, virtualMs } = await runSeed(drawOptions(seed));
   return { failure, marks: [...marks], steps, versions, virtualMs };
 });

@@ -6,8 +6,8 @@ const holds = test.macro({
   exec: async (t, seed: number) => {
     const options = drawOptions(seed);
     t.log(describeOptions(options));
-    const { failure } = await runSeed(options, false);
-    t.is(failure, null, `again: SEED=${seed} npm run sim`);
+    const { failure } = await runSeed(options);
+    t.is(failure, null, `again: npm run sim -- --seed ${seed}`);
   },
   title: (_title, seed: number) => `every invariant holds and the cluster comes to rest with seed ${seed}`,
 });
