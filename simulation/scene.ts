@@ -14,7 +14,7 @@ export const supervisorMs = 1_000;
 /** Interval at which an operator restarts demoted managers and nodes that could not join. */
 export const operatorMs = 2_000;
 
-/** What is kept of a run, besides its result; by default nothing. */
+/** Parts of a run to keep besides its result; by default none. */
 export interface Keeps {
   /** The lines of the trace. */
   readonly trace?: boolean;

@@ -83,7 +83,7 @@ export class LogHome {
   readonly #watching: Subscription | null = null;
   readonly #taken = new Map<string, number>();
   readonly #span: Span;
-  /** Of the span; empty if it is not recorded. */
+  /** The span's W3C trace context; empty if it is not recorded. */
   readonly traceparent: string;
   #sentBytes = 0;
   /** Time of the last line by node, task and stream. Only for followers. LH2 */

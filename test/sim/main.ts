@@ -1,6 +1,6 @@
 /**
- * `npm run sim -- --seeds 200 [--from N] [--processes N] [--until-failed]`, or `--seed 8471` for one seed. Of a seed that fails,
- * the trace, the spans and a recording are written. Ends with `N passed, N failed`; exits with 1 if any seed failed, or if CI's seeds no longer reach a mark (marks.ts).
+ * `npm run sim -- --seeds 200 [--from N] [--processes N] [--until-failed]`, or `--seed 8471` for one seed. When a seed fails,
+ * its trace, its spans and a recording are written. Ends with `N passed, N failed`; exits with 1 if any seed failed, or if CI's seeds no longer reach a mark (marks.ts).
  */
 import { mkdtempSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";

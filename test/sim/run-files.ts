@@ -5,7 +5,7 @@ import type { Keeps } from "../../simulation/scene.ts";
 import type { SimResult } from "../../simulation/world.ts";
 import { otlpJson } from "./otlp.ts";
 
-/** What a run must keep for its files. */
+/** The parts of a run that its files need. */
 export const filesKeep: Keeps = { trace: true, spans: true, recording: true };
 
 /** Writes the files; returns a line for each, with its path and how it is opened. */

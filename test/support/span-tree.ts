@@ -91,7 +91,7 @@ export function assertTrace(t: ExecutionContext, options: TreeOptions, expected:
 
 const declared = new Map(declaredSpans.map((span) => [span.name, span]));
 
-/** What the declarations (`runtime/telemetry/spans.ts`) do not have of the span. A command's span has any name. */
+/** Differences between the span and its declaration (`runtime/telemetry/spans.ts`). A command's span has any name. */
 export function undeclared(span: ReadableSpan): readonly string[] {
   const service = span.resource.attributes["service.name"];
   const found = service === "muster-cli" ? declaredSpans[0] : declared.get(span.name);
