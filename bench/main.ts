@@ -19,6 +19,7 @@ import { recordedRangeTable } from "./recorded-range.ts";
 import { recordingTable } from "./recording.ts";
 import { schedulerTable } from "./scheduler.ts";
 import { ringCostTable } from "./ring-cost.ts";
+import { simulationTable } from "./simulation.ts";
 import { stackTable } from "./stack.ts";
 import { orExit, scriptArguments, UsageError } from "../test/support/script-arguments.ts";
 import { swarmkitTable } from "./swarmkit.ts";
@@ -29,6 +30,7 @@ const usage = `usage: npm run bench -- [--short] [--only GROUP]
 
   --short         Small loads, to check that each benchmark works
   --only GROUP    One group: load, failover, micro, scheduler, watch, logs, stack, list, history, dataplane, drivers, json, policy, inspection,
+                  simulation (rehearsals),
                   nats (our layer and the library's clients), recording,
                   swarmkit (SwarmKit's own agents) or ui (needs Debian's chromium)`;
 const { short, only } = orExit(() =>
@@ -63,6 +65,7 @@ const groups: Readonly<Record<string, () => Promise<string>>> = {
   recording: async () => (await recordingTable(short)) + recordedRangeTable(short),
   swarmkit: () => swarmkitTable(short),
   ui: () => uiTable(short),
+  simulation: () => simulationTable(short),
   inspection: async () => `${await inspectionTable(short)}\n${await ringCostTable(short)}`,
 };
 

@@ -39,12 +39,15 @@ interface Chosen {
   uses: number;
 }
 
+/** Derived keys that are kept for opening: one for each process whose messages arrive in turns, such as every manager. */
+const openingMax = 8;
+
 /**
- * By the given key: the derived key that seals now, and the one that opened last. Both save an HMAC, half of the cost of
- * sealing.
+ * By the given key: the derived key that seals now, and those that opened last, in the order of arrival, newest first. Both save an HMAC, half of the
+ * cost of sealing.
  */
 const sealing = new WeakMap<Uint8Array, Chosen>();
-const opening = new WeakMap<Uint8Array, Chosen>();
+const opening = new WeakMap<Uint8Array, Chosen[]>();
 
 function chosenKey(key: Uint8Array, choice: Uint8Array): KeyObject {
   return createSecretKey(createHmac("sha256", key).update("muster seal 1\0").update(choice).digest());
@@ -63,11 +66,14 @@ function choiceFor(key: Uint8Array, random: Random): Chosen {
 
 function chosenFor(key: Uint8Array, nonce: Uint8Array): KeyObject {
   const choice = nonce.subarray(0, choiceBytes);
-  const known = opening.get(key);
-  if (known !== undefined && equalBytes(known.choice, choice)) return known.key;
+  let known = opening.get(key);
+  if (known === undefined) opening.set(key, (known = []));
+  const at = known.findIndex((each) => equalBytes(each.choice, choice));
+  if (at >= 0) return (known[at] as Chosen).key;
   // A copy: the nonce is a view of a whole record.
   const chosen = { choice: Uint8Array.from(choice), key: chosenKey(key, choice), uses: 0 };
-  opening.set(key, chosen);
+  known.unshift(chosen);
+  if (known.length > openingMax) known.pop();
   return chosen.key;
 }
 

@@ -47,11 +47,14 @@ export class Availability {
     const fullMs = this.#fullMs === null ? null : this.#fullMs - began;
     if (fullMs === null) return { replicas, availabilityMin: this.#hasWanted ? 0 : 1, fullShare: 0, firstFullMs: null };
     let availabilityMin = 1;
+    // Wanted tasks, without those that were asked for since all of them last ran: an addition is not an outage.
+    let due = 0;
     let [heldMs, totalMs] = [0, 0];
     for (const [at, { atMs, running, wanted }] of replicas.entries()) {
       const ms = Math.min(endMs, replicas[at + 1]?.atMs ?? endMs) - Math.max(atMs, fullMs);
+      due = running >= wanted ? wanted : Math.min(due, wanted);
       if (wanted === 0 || ms <= 0) continue;
-      availabilityMin = Math.min(availabilityMin, running / wanted);
+      if (due > 0) availabilityMin = Math.min(availabilityMin, running / due);
       totalMs += ms;
       if (running >= wanted) heldMs += ms;
     }

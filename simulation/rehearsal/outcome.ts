@@ -21,7 +21,10 @@ export interface ServiceOutcome {
   readonly name: string;
   /** Changes of the number of wanted and of running (healthy, if it has a health check) tasks. */
   readonly replicas: readonly { readonly atMs: number; readonly wanted: number; readonly running: number }[];
-  /** Smallest share of wanted tasks that ran, from 0 to 1, after it first had all. 1 if it never wanted any. */
+  /**
+   * Smallest share of wanted tasks that ran, from 0 to 1, after it first had all; those that were asked for since it last had all
+   * do not count. 0 if it never had all, 1 if it never wanted any.
+   */
   readonly availabilityMin: number;
   /** Share of time with all wanted tasks running, after it first had all. */
   readonly fullShare: number;
