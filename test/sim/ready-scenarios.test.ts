@@ -68,7 +68,7 @@ test("manager-failover: the update completes under a new leader, and few writes 
   t.is(service("web").rollouts[0]?.state, "completed");
   t.true((service("web").rollouts[0]?.endedMs ?? Number.POSITIVE_INFINITY) < 6 * 60_000);
   t.true(texts.filter((text) => / leads/.test(text)).length >= 1);
-  // Of 1,020 writes, those while no manager led or the one asked was cut off.
+  // The probe writes 1,020 times; its writes fail while no manager leads, or the asked one is cut off.
   t.true(outcome.refusals.length <= 15, `${outcome.refusals.length} refusals`);
   for (const [name, count] of Object.entries(wanted)) t.is(running(service(name)), count, name);
 });
