@@ -1,4 +1,7 @@
 /** Runs the rehearsals of a command line: on one cluster, or on two that are compared; with progress, and ended by Ctrl-C. */
+import { mkdtempSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { CommandEnded, UsageError, UserError } from "../../lib/user-error.ts";
 import type { RehearsalOutcome } from "../../simulation/rehearsal/outcome.ts";
 import type { ScenarioPlan } from "../../simulation/rehearsal/plan.ts";
@@ -7,7 +10,7 @@ import type { Shell } from "../shell.ts";
 import { parseCount } from "../values.ts";
 import { readClusterFor, readScenarioFor, type ClusterValues, type NamedCluster } from "./inputs.ts";
 import { RunProgress } from "./run-progress.ts";
-import { report, reportComparison, type ReportFiles } from "./saved-reports.ts";
+import { report, reportComparison, write, type ReportFiles } from "./saved-reports.ts";
 
 /** Seeds without --seeds: enough for a first look. */
 const seedsDefault = 20;
@@ -28,6 +31,11 @@ export const runFlags = {
     value: "NUMBER",
     help: "Maximum number of seeds that run at the same time (default: number of CPUs)",
   },
+  record: {
+    type: "string",
+    value: "FILE",
+    help: "Write a recording of the run for 'muster replay'; requires one seed",
+  },
   compare: {
     type: "string",
     value: "FILE",
@@ -42,6 +50,7 @@ export interface RunValues extends ClusterValues, ReportFiles {
   readonly hours?: string | undefined;
   readonly jobs?: string | undefined;
   readonly compare?: string | undefined;
+  readonly record?: string | undefined;
 }
 
 interface Seeds {
@@ -53,6 +62,8 @@ interface Seeds {
 /** Ends with status 1 if an invariant was violated, with 2 if the files have mistakes. */
 export async function rehearseFor(values: RunValues, shell: Shell): Promise<void> {
   const seeds = seedsOf(values);
+  if (values.record !== undefined && (seeds.seeds > 1 || values.compare !== undefined))
+    throw new UsageError("--record needs one seed: set --seed, without --seeds and --compare");
   const planned = await readable(shell, async () => plansOf(values, shell));
   const outcomes: RehearsalOutcome[] = [];
   const cancelled = new AbortController();
@@ -69,7 +80,15 @@ export async function rehearseFor(values: RunValues, shell: Shell): Promise<void
   const [first, second] = outcomes as [RehearsalOutcome, RehearsalOutcome?];
   if (second === undefined) report(shell, first, commandLine(values), values);
   else reportComparison(shell, first, second, values);
-  if (outcomes.some(({ runs }) => runs.some(({ violation }) => violation !== null))) throw new CommandEnded(violated);
+  const wrong = outcomes.map(({ runs }) => runs.find(({ violation }) => violation !== null)?.seed);
+  for (const [at, seed] of wrong.entries()) {
+    const plans = planned[at];
+    if (plans === undefined) continue;
+    if (values.record !== undefined) await record(plans, seeds.from, values.record, shell);
+    else if (seed !== undefined)
+      await record(plans, seed, join(mkdtempSync(join(tmpdir(), "muster-simulate-")), `seed-${seed}.mrec`), shell);
+  }
+  if (wrong.some((seed) => seed !== undefined)) throw new CommandEnded(violated);
 }
 
 function seedsOf({ jobs, seed, seeds }: RunValues): Seeds {
@@ -88,10 +107,12 @@ function counted(text: string, flag: string, [least, most]: readonly [number, nu
   return count;
 }
 
-async function plansOf(
-  values: RunValues,
-  shell: Shell,
-): Promise<readonly { readonly cluster: NamedCluster; readonly scenario: ScenarioPlan }[]> {
+interface Planned {
+  readonly cluster: NamedCluster;
+  readonly scenario: ScenarioPlan;
+}
+
+async function plansOf(values: RunValues, shell: Shell): Promise<readonly Planned[]> {
   const clusters = [await readClusterFor(values, shell)];
   if (values.compare !== undefined) clusters.push(await readClusterFor({ file: values.compare }, shell));
   return clusters.map((cluster) => {
@@ -122,6 +143,16 @@ async function readable<Result>(shell: Shell, work: () => Promise<Result>): Prom
     shell.remark(`muster: ${error.message}`);
     throw new CommandEnded(unreadable);
   }
+}
+
+/** Runs the seed once more, with the same outcome, and writes its recording. Throws UserError. */
+async function record({ cluster, scenario }: Planned, seed: number, path: string, shell: Shell): Promise<void> {
+  // Loaded only here: the simulation runs in other processes.
+  const { rehearse } = await import("../../simulation/rehearsal/run.ts");
+  let file: Uint8Array = new Uint8Array();
+  await rehearse(cluster.plan, scenario, seed, { onRecording: (recording) => (file = recording) });
+  write(path, file);
+  shell.remark(`recording of seed ${seed}: ${path} (muster replay ${path})`);
 }
 
 async function run(

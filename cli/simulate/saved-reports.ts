@@ -23,7 +23,8 @@ export interface ReportFiles {
 
 /** Command that runs one seed again and opens it in replay. `command`: that of the rehearsal. */
 function openCommand(command: string, seed: number): string {
-  return `${command} --seed ${seed}`;
+  const file = `seed-${seed}.mrec`;
+  return `${command} --seed ${seed} --record ${file} && muster replay ${file}`;
 }
 
 /** Prints the summary and writes the files. `command`: command line of the rehearsal, without what chooses seeds. Throws UserError. */
@@ -63,7 +64,7 @@ function read(path: string): string {
 }
 
 /** Replaces the file as a whole. Throws UserError. */
-export function write(path: string, text: string): void {
+export function write(path: string, text: string | Uint8Array): void {
   try {
     replaceFileSync(path, text);
   } catch (error) {

@@ -33,6 +33,8 @@ interface RunOptions {
   readonly onProgress?: (ranMs: number) => void;
   /** Asked often; the run ends early when it returns true. */
   readonly isCancelled?: () => boolean;
+  /** Called at the end with a recording of the whole run, for `muster replay`; the outcome is the same without. */
+  readonly onRecording?: (file: Uint8Array) => void;
 }
 
 /** The same plans and seed give the same outcome. */
@@ -75,7 +77,7 @@ class Rehearsal {
     const agents = cluster.nodes.length;
     this.#scene = new Scene(
       quietOptions({ seed, managers: cluster.managers, agents }),
-      { dropTrace: true },
+      { dropTrace: true, recording: options.onRecording !== undefined },
       Number.POSITIVE_INFINITY,
     );
     const scene = this.#scene;
@@ -140,6 +142,8 @@ class Rehearsal {
       process.off("unhandledRejection", onRejection);
     }
     const ranMs = this.#ranMs;
+    const { failedAtMs, failure, recording } = this.#scene;
+    if (recording !== null) this.#options.onRecording?.(await recording.file(failure, failedAtMs));
     return {
       seed,
       ranMs,

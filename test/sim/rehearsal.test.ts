@@ -176,3 +176,14 @@ test("cancelled seeds end early, with what was run", async (t) => {
   t.is(outcome.runs.length, 1);
   t.true((outcome.runs[0]?.ranMs ?? 0) < 1_000 * minute);
 });
+
+test("a recording changes nothing in the outcome, and is the same again", async (t) => {
+  const steps: StepPlan[] = [{ atMs: 5_000, action: { kind: "kill-leader", forMs: 10_000 } }];
+  const [cluster, scenario] = [clusterOf(2, [serviceOf("web", 4)]), scenarioOf(30_000, steps)];
+  const files: Buffer[] = [];
+  const onRecording = (file: Uint8Array): void => void files.push(Buffer.from(file));
+  const without = await rehearse(cluster, scenario, 2);
+  for (let run = 0; run < 2; run += 1) t.deepEqual(await rehearse(cluster, scenario, 2, { onRecording }), without);
+  t.true((files[0]?.length ?? 0) > 1_000);
+  t.true(files[0]?.equals(files[1] ?? Buffer.alloc(0)));
+});

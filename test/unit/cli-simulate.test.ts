@@ -97,7 +97,7 @@ test("a saved report is printed again, written as a page, and compared with anot
   writeFileSync(after, reportJson(drawnOutcome({ seeds: 5, lost: 1 }), command));
   const printed = await muster("simulate", before, "--html", page, "--json", `${before}.2`);
   t.regex(printed.lines.join("\n"), /^rack-loss on shop\.yaml: 2h, 5 seeds; 1 seed violated an invariant$/m);
-  t.true(printed.lines.includes(`    ${command} --seed 2`));
+  t.true(printed.lines.includes(`    ${command} --seed 2 --record seed-2.mrec && muster replay seed-2.mrec`));
   t.is(readFileSync(`${before}.2`, "utf8"), readFileSync(before, "utf8"), "reading and writing change nothing");
   t.regex(readFileSync(page, "utf8"), /<h1>rack-loss on shop\.yaml<\/h1>/);
   const comparison = await muster("simulate", before, after, "--html", page);
@@ -185,6 +185,15 @@ test("a rehearsal prints its report, writes it, and ends with a status that tell
   );
   const compared = await muster("simulate", ...flags, "--compare", other as string);
   t.regex(compared.lines.join("\n"), /^before: .*a\.yaml\nafter: .*b\.yaml\n2 seeds of both/);
+
+  const recording = join(folder, "seed-2.mrec");
+  const one = ["--file", cluster as string, "--scenario", scenario as string, "--seed", "2"];
+  const recorded = await muster("simulate", ...one, "--record", recording);
+  t.is(recorded.remarks.at(-1), `recording of seed 2: ${recording} (muster replay ${recording})`);
+  const verified = await muster("replay", recording, "--verify");
+  t.is(verified.status, 0, verified.remarks.join("\n"));
+  t.regex(verified.lines.join("\n"), /^agentTask .*\n[^]*no difference in \d+ verified steps/m);
+  t.is((await muster("simulate", ...flags, "--record", recording)).status, 125);
 
   t.is((await muster("simulate", "--scenario", join(folder, "none.yaml"))).status, 2);
   t.is((await muster("simulate", "--scenario", scenario as string, "--hours", "0.001")).status, 2);
