@@ -44,26 +44,29 @@ function running({ replicas }: ServiceOutcome): number {
   return replicas.at(-1)?.running ?? 0;
 }
 
-test("every ready scenario has a test here", (t) => {
+test.serial("every ready scenario has a test here", (t) => {
   const text = readFileSync(new URL(import.meta.url), "utf8");
   for (const name of readyScenarios()) t.true(text.includes(`play("${name}"`), name);
 });
 
-test("rolling-update-rack-loss: the update completes, and four of twelve nodes are missed at most", async (t) => {
-  const { outcome, service, texts } = await play("rolling-update-rack-loss", 20);
-  t.is(service("web").rollouts[0]?.state, "completed");
-  // Start-first: never fewer than the tasks of two racks.
-  t.true(service("web").availabilityMin >= 7 / 12, `${service("web").availabilityMin}`);
-  t.true(service("web").availabilityMin < 1);
-  t.is(service("database").availabilityMin, 1);
-  for (const [name, count] of Object.entries(wanted)) t.is(running(service(name)), count, name);
-  t.true(service("api").moves.length > 0);
-  t.true(service("api").moves.every(({ reason, to }) => reason.endsWith(" is down") && to !== null));
-  t.is(texts.filter((text) => text.endsWith(" is down")).length, 4);
-  t.deepEqual(outcome.refusals, []);
-});
+test.serial(
+  "rolling-update-rack-loss: the update completes, and four of twelve nodes are missed at most",
+  async (t) => {
+    const { outcome, service, texts } = await play("rolling-update-rack-loss", 20);
+    t.is(service("web").rollouts[0]?.state, "completed");
+    // Start-first: never fewer than the tasks of two racks.
+    t.true(service("web").availabilityMin >= 7 / 12, `${service("web").availabilityMin}`);
+    t.true(service("web").availabilityMin < 1);
+    t.is(service("database").availabilityMin, 1);
+    for (const [name, count] of Object.entries(wanted)) t.is(running(service(name)), count, name);
+    t.true(service("api").moves.length > 0);
+    t.true(service("api").moves.every(({ reason, to }) => reason.endsWith(" is down") && to !== null));
+    t.is(texts.filter((text) => text.endsWith(" is down")).length, 4);
+    t.deepEqual(outcome.refusals, []);
+  },
+);
 
-test("manager-failover: the update completes under a new leader, and few writes fail", async (t) => {
+test.serial("manager-failover: the update completes under a new leader, and few writes fail", async (t) => {
   const { outcome, service, texts } = await play("manager-failover", 17);
   t.is(service("web").rollouts[0]?.state, "completed");
   t.true((service("web").rollouts[0]?.endedMs ?? Number.POSITIVE_INFINITY) < 6 * 60_000);
@@ -73,7 +76,7 @@ test("manager-failover: the update completes under a new leader, and few writes 
   for (const [name, count] of Object.entries(wanted)) t.is(running(service(name)), count, name);
 });
 
-test("flapping-node: tasks leave the node once, and the services stay available", async (t) => {
+test.serial("flapping-node: tasks leave the node once, and the services stay available", async (t) => {
   const { service } = await play("flapping-node", 27);
   t.true(service("web").availabilityMin >= 11 / 12);
   t.true(service("web").moves.length <= 2, "a replaced task does not return to the node");
@@ -81,7 +84,7 @@ test("flapping-node: tasks leave the node once, and the services stay available"
   for (const [name, count] of Object.entries(wanted)) t.is(running(service(name)), count, name);
 });
 
-test("slow-disk: the update takes longer than on a fast disk, and completes", async (t) => {
+test.serial("slow-disk: the update takes longer than on a fast disk, and completes", async (t) => {
   const slow = await play("slow-disk", 8);
   const fast = await play("slow-disk", 8, (scenario) => ({
     ...scenario,
@@ -98,16 +101,19 @@ test("slow-disk: the update takes longer than on a fast disk, and completes", as
   t.deepEqual(slow.outcome.refusals, []);
 });
 
-test("registry-outage: the update pauses with the registry as the reason, and no running task is lost", async (t) => {
-  const { service } = await play("registry-outage", 8);
-  const [rollout] = service("web").rollouts;
-  t.is(rollout?.state, "paused");
-  t.is(rollout?.endedMs, null);
-  t.regex(rollout?.blocked[0]?.reason ?? "", /the registry does not answer/);
-  t.is(service("web").availabilityMin, 1);
-});
+test.serial(
+  "registry-outage: the update pauses with the registry as the reason, and no running task is lost",
+  async (t) => {
+    const { service } = await play("registry-outage", 8);
+    const [rollout] = service("web").rollouts;
+    t.is(rollout?.state, "paused");
+    t.is(rollout?.endedMs, null);
+    t.regex(rollout?.blocked[0]?.reason ?? "", /the registry does not answer/);
+    t.is(service("web").availabilityMin, 1);
+  },
+);
 
-test("bad-image: the update pauses after the first failure, and the earlier tasks keep running", async (t) => {
+test.serial("bad-image: the update pauses after the first failure, and the earlier tasks keep running", async (t) => {
   const { service } = await play("bad-image", 6);
   const [rollout] = service("web").rollouts;
   t.is(rollout?.state, "paused");
@@ -115,16 +121,19 @@ test("bad-image: the update pauses after the first failure, and the earlier task
   t.is(service("web").availabilityMin, 1);
 });
 
-test("bad-image-rollback: the update is rolled back within minutes, and the earlier tasks keep running", async (t) => {
-  const { service } = await play("bad-image-rollback", 6);
-  const [rollout] = service("web").rollouts;
-  t.is(rollout?.state, "rollback_completed");
-  t.true((rollout?.endedMs ?? Number.POSITIVE_INFINITY) < 5 * 60_000);
-  t.is(service("web").availabilityMin, 1);
-  t.is(running(service("web")), 12);
-});
+test.serial(
+  "bad-image-rollback: the update is rolled back within minutes, and the earlier tasks keep running",
+  async (t) => {
+    const { service } = await play("bad-image-rollback", 6);
+    const [rollout] = service("web").rollouts;
+    t.is(rollout?.state, "rollback_completed");
+    t.true((rollout?.endedMs ?? Number.POSITIVE_INFINITY) < 5 * 60_000);
+    t.is(service("web").availabilityMin, 1);
+    t.is(running(service("web")), 12);
+  },
+);
 
-test("mass-join: the nodes join, here fifty, and the services are not disturbed", async (t) => {
+test.serial("mass-join: the nodes join, here fifty, and the services are not disturbed", async (t) => {
   const { outcome, service, texts } = await play("mass-join", 5, (scenario) => ({
     ...scenario,
     steps: scenario.steps.map((step) =>

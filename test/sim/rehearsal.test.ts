@@ -14,7 +14,7 @@ function serviceIn(outcome: Awaited<ReturnType<typeof rehearse>>, name = "web") 
   return found;
 }
 
-test("a rehearsal without steps keeps every service whole", async (t) => {
+test.serial("a rehearsal without steps keeps every service whole", async (t) => {
   const outcome = await rehearse(clusterOf(3, [serviceOf("web", 6)]), scenarioOf(2 * minute, []), 1);
   t.is(outcome.violation, null);
   t.is(outcome.ranMs, 2 * minute);
@@ -29,7 +29,7 @@ test("a rehearsal without steps keeps every service whole", async (t) => {
   t.deepEqual(outcome.placement.at(-1), { ...outcome.placement.at(-1), min: 2, max: 2, mean: 2 });
 });
 
-test("a seed gives the same outcome again, and another seed another one", async (t) => {
+test.serial("a seed gives the same outcome again, and another seed another one", async (t) => {
   const cluster = clusterOf(4, [serviceOf("web", 8)], { meanUpMs: 2 * minute, meanDownMs: 20_000 });
   const steps: StepPlan[] = [
     { atMs: 5_000, action: { kind: "update", service: serviceOf("web", 8, { image: "web:2" }) } },
@@ -43,7 +43,7 @@ test("a seed gives the same outcome again, and another seed another one", async 
   t.is(runs[0]?.violation, null);
 });
 
-test("tasks of a rack that loses power run elsewhere, and the outcome says why they moved", async (t) => {
+test.serial("tasks of a rack that loses power run elsewhere, and the outcome says why they moved", async (t) => {
   const steps: StepPlan[] = [
     {
       atMs: 10_000,
@@ -69,7 +69,7 @@ test("tasks of a rack that loses power run elsewhere, and the outcome says why t
   t.true(texts.includes("node worker-1 is down") && texts.includes("node worker-1 is back"));
 });
 
-test("a bad image pauses a rollout, or rolls it back, while the other tasks keep running", async (t) => {
+test.serial("a bad image pauses a rollout, or rolls it back, while the other tasks keep running", async (t) => {
   const bad = { ...behaviour, startFailure: 1 };
   const outcomes = await Promise.all(
     [UpdateConfig_FailureAction.PAUSE, UpdateConfig_FailureAction.ROLLBACK].map((failureAction) =>
@@ -102,7 +102,7 @@ test("a bad image pauses a rollout, or rolls it back, while the other tasks keep
   t.true((paused?.rollouts[0]?.blocked.length ?? 0) > 0);
 });
 
-test("managers without NATS refuse writes, and the outcome counts them", async (t) => {
+test.serial("managers without NATS refuse writes, and the outcome counts them", async (t) => {
   const steps: StepPlan[] = [{ atMs: 10_000, action: { kind: "lose-nats", forMs: 30_000 } }];
   const outcome = await rehearse(clusterOf(3, [serviceOf("web", 3)]), scenarioOf(2 * minute, steps), 5);
   t.is(outcome.violation, null);
@@ -111,7 +111,7 @@ test("managers without NATS refuse writes, and the outcome counts them", async (
   t.is(serviceIn(outcome).availabilityMin, 1);
 });
 
-test("a registry outage stops only tasks that need an image", async (t) => {
+test.serial("a registry outage stops only tasks that need an image", async (t) => {
   const steps: StepPlan[] = [
     { atMs: 5_000, action: { kind: "registry-outage", forMs: minute } },
     { atMs: 10_000, action: { kind: "deploy", service: serviceOf("new", 3, { image: "new:1" }) } },
@@ -128,7 +128,7 @@ test("a registry outage stops only tasks that need an image", async (t) => {
   t.regex(other.moves[0]?.reason ?? "", /^task rejected: cannot pull new:1/);
 });
 
-test("a cancelled rehearsal gives the outcome of what was run", async (t) => {
+test.serial("a cancelled rehearsal gives the outcome of what was run", async (t) => {
   let ranMs = 0;
   const outcome = await rehearse(clusterOf(3, [serviceOf("web", 3)]), scenarioOf(60 * minute, []), 1, {
     onProgress: (ms) => (ranMs = ms),
@@ -138,7 +138,7 @@ test("a cancelled rehearsal gives the outcome of what was run", async (t) => {
   t.true(outcome.ranMs > minute && outcome.ranMs < 2 * minute);
 });
 
-test("several seeds in several processes give the same outcomes as one after another here", async (t) => {
+test.serial("several seeds in several processes give the same outcomes as one after another here", async (t) => {
   const cluster = clusterOf(3, [serviceOf("web", 6)], { meanUpMs: minute, meanDownMs: 20_000 });
   const service = serviceOf("web", 6, { image: "web:2" });
   const scenario = scenarioOf(minute, [{ atMs: 5_000, action: { kind: "update", service } }]);
@@ -158,7 +158,7 @@ test("several seeds in several processes give the same outcomes as one after ano
   t.deepEqual(outcome.runs, here);
 });
 
-test("cancelled seeds end early, with what was run", async (t) => {
+test.serial("cancelled seeds end early, with what was run", async (t) => {
   const controller = new AbortController();
   const outcome = await rehearseAll({
     name: "test",
@@ -177,7 +177,7 @@ test("cancelled seeds end early, with what was run", async (t) => {
   t.true((outcome.runs[0]?.ranMs ?? 0) < 1_000 * minute);
 });
 
-test("a recording changes nothing in the outcome, and is the same again", async (t) => {
+test.serial("a recording changes nothing in the outcome, and is the same again", async (t) => {
   const steps: StepPlan[] = [{ atMs: 5_000, action: { kind: "kill-leader", forMs: 10_000 } }];
   const [cluster, scenario] = [clusterOf(2, [serviceOf("web", 4)]), scenarioOf(30_000, steps)];
   const files: Buffer[] = [];
