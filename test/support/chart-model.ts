@@ -36,16 +36,23 @@ export function paramsOf<Params>(asked: readonly Asked[], type: string): readonl
   return asked.filter((each) => each.type === type).map(({ params }) => params as Params);
 }
 
+/** Whether the event is the end of that delay of the chart. */
+export const isDue = (event: { readonly type: string } | null, delay: string): boolean =>
+  event?.type.startsWith(`xstate.after.${delay}.`) ?? false;
+
 /** Whether any of the active states has this path. */
 export const isIn = (step: { readonly states: readonly string[] } | null, path: string): boolean =>
   step?.states.includes(path) ?? false;
 
-/** Labels of the invariants in the header of the chart's file, such as `FL1`. */
+const sourceOf = (file: string): string => readFileSync(new URL(`../../machines/${file}`, import.meta.url), "utf8");
+
+/** Labels of the invariants in the header of the chart's file, such as `FL1`, and of the reconcile loop, if it has one. */
 async function labelsOf(machine: AnyStateMachine): Promise<readonly string[]> {
   const chart = (await allCharts(machine.id)).find((each) => each.machine.id === machine.id);
   if (chart === undefined) throw new Error(`no file in machines/ has the chart ${machine.id}`);
-  const source = readFileSync(new URL(`../../machines/${chart.file}`, import.meta.url), "utf8");
-  return invariantsIn(source).map((sentence) => sentence.slice(0, sentence.indexOf(":")));
+  const source = sourceOf(chart.file);
+  const sources = source.includes('/reconcile.ts"') ? [source, sourceOf("reconcile.ts")] : [source];
+  return sources.flatMap(invariantsIn).map((sentence) => sentence.slice(0, sentence.indexOf(":")));
 }
 
 /** Walks the chart and checks the model. */

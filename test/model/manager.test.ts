@@ -1,0 +1,97 @@
+// A manager's own life: its membership, its watch over the others, demotions, and whether it makes progress.
+import test from "ava";
+import { demotionMachine, type DemotionEvent } from "../../machines/manager/demotion.machine.ts";
+import { managerWatchMachine } from "../../machines/manager/manager-watch.machine.ts";
+import { membershipMachine } from "../../machines/manager/membership.machine.ts";
+import { progressMachine } from "../../machines/manager/progress.machine.ts";
+import { isAsked, isDue, isIn, paramsOf, walkChart } from "../support/chart-model.ts";
+
+test("a demoted manager becomes a worker at the end of its grace period, and only by the effect that a leader may refuse", async (t) => {
+  const events: readonly DemotionEvent[] = [
+    { type: "manager.gone" },
+    { type: "demotion.recorded" },
+    { type: "write.failed", reason: "no leader" },
+    { type: "demotion.withdrawn" },
+  ];
+  await walkChart(t, {
+    machine: demotionMachine,
+    inputs: [
+      { nodeId: "n1", isGone: false },
+      { nodeId: "n1", isGone: true },
+    ],
+    events,
+    memory: null,
+    check: (_, step, claim) => {
+      const { asked, event, from } = step;
+      const isOver = isDue(event, "grace") && isIn(from, "leaving");
+      claim("D1", !isOver || isAsked(asked, "recordDemotion"), "the grace period ends and nothing is recorded");
+      const recorded = paramsOf<{ nodeId: string }>(asked, "recordDemotion");
+      claim(
+        "D1",
+        recorded.every(({ nodeId }) => nodeId === "n1"),
+        "another manager is demoted",
+      );
+      const entered = isIn(step, "recording") && !isIn(from, "recording");
+      claim("D1", entered === recorded.length > 0, "it waits for a write that was not requested");
+      return null;
+    },
+    elsewhere: { D2: "the leader's effect decides it: test/unit/demotion.test.ts and simulation/invariants/roles.ts" },
+    ends: true,
+  });
+});
+
+test("a manager is declared dead after silence alone, and never by a manager whose link is down", async (t) => {
+  await walkChart(t, {
+    machine: managerWatchMachine,
+    inputs: [true, false].map((isUp) => ({ managerId: "m2", isUp })),
+    events: [{ type: "beat" }, { type: "link.up" }, { type: "link.down" }, { type: "record.alive" }],
+    memory: { isBlind: false },
+    check: ({ isBlind }, step, claim) => {
+      const { asked, event, from } = step;
+      const declares = isAsked(asked, "declareDead");
+      claim("V1", !declares || isDue(event, "silence") || isDue(event, "retry"), "it is declared dead without silence");
+      claim("V1", !declares || (!isBlind && !isIn(from, "blind")), "a manager that hears nobody declares another dead");
+      claim("V1", event?.type !== "link.down" || isIn(step, "blind"), "it goes on judging without a link");
+      return { isBlind: isIn(step, "blind") };
+    },
+  });
+});
+
+test("a manager's heartbeats go on whatever the log does, and a wrong record is written again", async (t) => {
+  await walkChart(t, {
+    machine: membershipMachine,
+    inputs: [undefined],
+    events: [{ type: "record.right" }, { type: "record.wrong" }],
+    memory: null,
+    check: (_, step, claim) => {
+      const { asked, event, from } = step;
+      claim("M1", isIn(step, "beat.waiting"), "its heartbeats end");
+      claim("M1", !isDue(event, "beatPeriod") || isAsked(asked, "publishBeat"), "a period passes without a heartbeat");
+      const isWrong = event?.type === "record.wrong" && isIn(from, "record.listed");
+      const isLate = isDue(event, "retry") && isIn(from, "record.announcing");
+      claim("M2", !(isWrong || isLate || from === null) || isAsked(asked, "announce"), "a wrong record stays");
+      return null;
+    },
+  });
+});
+
+test("a manager is healthy only on the evidence of a probe that returned in time", async (t) => {
+  await walkChart(t, {
+    machine: progressMachine,
+    inputs: [{ intervalMs: 1_000, staleMs: 5_000 }],
+    events: [
+      { type: "probe.answered", at: 1 },
+      { type: "probe.failed", at: 2, reason: "no leader" },
+    ],
+    memory: null,
+    check: (_, step, claim) => {
+      const { asked, event, from } = step;
+      const becomes = isIn(step, "health.healthy") && !isIn(from, "health.healthy");
+      claim("P1", !becomes || event?.type === "probe.answered", "it becomes healthy without an answer");
+      const isStale = isDue(event, "staleAfter");
+      claim("P1", !isStale || (isIn(step, "health.stuck") && isAsked(asked, "reportStuck")), "it is stale and healthy");
+      claim("P1", !isDue(event, "probeInterval") || isAsked(asked, "probe"), "no further probe is sent");
+      return null;
+    },
+  });
+});
