@@ -186,8 +186,8 @@ export const grpcMutants: readonly Mutant[] = [
   {
     name: "login-message-unbounded",
     file: "edges/juju/intake.ts",
-    original: "this.#unfinished > loginMessageBytesMax + headerBytesMax) {",
-    replacement: "this.#unfinished < 0) {",
+    original: "this.#unfinished.bytes > loginMessageBytesMax + headerBytesMax) {",
+    replacement: "this.#unfinished.bytes < 0) {",
     breaks: "a caller that is not logged in sends messages of any size",
     kind: "logic",
     tests: ["unit/json-intake"],

@@ -9,7 +9,14 @@ export const roundMutants: readonly Mutant[] = [
     replacement: 'on: { "work.arrived": {}, "decision.written": "judged", ...on },',
     breaks: "a change during a write waits until something else changes",
     kind: "time-fault-order",
-    tests: ["unit/rounds", "unit/reconciler", "unit/rebalance", "unit/replicated", "unit/allocator", "model/paths"],
+    tests: [
+      "unit/rounds",
+      "unit/reconciler",
+      "unit/rebalance",
+      "unit/replicated",
+      "unit/allocator",
+      "model/orchestration",
+    ],
   },
   {
     name: "partial-round-is-whole",
