@@ -129,7 +129,6 @@ export const nodeVolumeMachine = chart({
         waitingFor: "the last task that uses the volume",
         wokenBy: { "users.changed": "the end of that task", "volume.wanted": "the manager's assignment of it" },
       },
-      always: { guard: "isWanted", target: "ready" },
       on: {
         "users.changed": { target: "deciding", actions: { type: "rememberUse", params: ({ event }) => event } },
         "volume.wanted": { target: "deciding", actions: "want" },
