@@ -17,10 +17,6 @@ const without: readonly string[] = [
   "ledger/lease.machine.ts",
   "ledger/ledger.machine.ts",
   "logs/subscription.machine.ts",
-  "volumes/csi-plugin.machine.ts",
-  "volumes/node-volume.machine.ts",
-  "volumes/publication.machine.ts",
-  "volumes/volume.machine.ts",
   "watch/watch.machine.ts",
 ];
 

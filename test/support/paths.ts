@@ -38,6 +38,8 @@ export interface Exploration<Memory, Event> {
   readonly events: readonly Event[];
   /** The relevant part of the context, without counters and times, which never end. All of it if absent. */
   readonly matters?: (context: never) => unknown;
+  /** Whether the chart's owner may send the event here, such as an answer that was requested; always if absent. */
+  readonly mayCome?: (place: Place<Memory>, event: Event) => boolean;
   /** The memory before the first step. */
   readonly memory: Memory;
   /** The memory after a step, kept small: paths to one state with one memory are merged. Throws if a check fails. */
@@ -140,7 +142,14 @@ export interface Explored<Memory> {
 /** All reachable places, and what was reached on the way. Throws an Error that names the events after which `remember` threw. */
 export function explore<Memory, Event extends { readonly type: string }>(
   machine: AnyStateMachine,
-  { events, inputs, matters = (context: never) => context, memory, remember }: Exploration<Memory, Event>,
+  {
+    events,
+    inputs,
+    matters = (context) => context,
+    mayCome = () => true,
+    memory,
+    remember,
+  }: Exploration<Memory, Event>,
 ): Explored<Memory> {
   type After = { readonly type: `xstate.after.${string}` };
   const delays = (machine.events as readonly string[])
@@ -188,9 +197,8 @@ export function explore<Memory, Event extends { readonly type: string }>(
     if (place.snapshot.status !== "active") continue;
     const nodes = place.snapshot._nodes as unknown as readonly AnyNode[];
     const due = delays.filter(({ type }) => nodes.some(({ transitions }) => transitions.has(type)));
-    for (const event of [...events, ...due]) {
-      add(stepper.step(place.snapshot, event), place, event);
-    }
+    const possible = events.filter((event) => mayCome(place, event));
+    for (const event of [...possible, ...due]) add(stepper.step(place.snapshot, event), place, event);
   }
   const ids = allTransitions(machine);
   const states = new Set([...stepper.passed, ...[...found.values()].flatMap((place) => place.states)]);
