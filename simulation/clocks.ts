@@ -16,5 +16,5 @@ export function drawClock(
 
 /** Whether every clock of the world shows true time. */
 export function areExact({ options: { driftPpmMax, rates, skewMsMax } }: Scene): boolean {
-  return skewMsMax === 0 && driftPpmMax === 0 && rates.clockJumpMs === 0;
+  return skewMsMax === 0 && driftPpmMax === 0 && rates["clock.jump"] === 0;
 }

@@ -113,7 +113,7 @@ export class CommitChecks {
     demand(checkAssigned(commit, replica));
     demand(checkDeclared(commit, replica));
     // A process that was suspended and resumed may believe for a moment that it leads, without effect.
-    const isPausing = this.#scene.options.rates.pauseMs > 0 || trace.marks.has("trial.leader.paused");
+    const isPausing = this.#scene.options.rates.pause > 0 || trace.marks.has("trial.leader.paused");
     if (!isPausing) demand(checkLeaders(this.#parts.managers));
     demand(checkNetworks(commit, replica));
     demand(checkContention(commit, replica));
@@ -138,7 +138,7 @@ export class CommitChecks {
     const { storage } = this.#parts;
     if (storage !== null) this.#scene.demand(name, checkStorage(storage.storage));
     // Windows of rollouts, moves and runs use the log's times: a clock that jumps ends them early.
-    if (this.#scene.options.rates.clockJumpMs > 0) return;
+    if (this.#scene.options.rates["clock.jump"] > 0) return;
     this.#scene.demand(name, rollouts.check(commit, replica));
     this.#scene.demand(name, rebalance.check(commit, replica));
     this.#scene.demand(

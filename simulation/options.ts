@@ -1,32 +1,11 @@
 /** The options of one seed, drawn before anything runs: the cluster's size, which faults are on, and their rates. */
 import { noFaults, type NetworkFaults } from "../runtime/sim/network.ts";
 import { SimRandom } from "../runtime/sim/random.ts";
+import { drawRates, type FaultRates } from "./faults/kinds.ts";
 import type { TaskHabits } from "./nodes/machine.ts";
 import type { DataplaneFaults } from "./nodes/dataplane-driver.ts";
 import type { DriverFaults } from "./nodes/drivers.ts";
 import type { StorageFaults } from "./nodes/storage.ts";
-
-/** Mean milliseconds between two faults of a kind; 0: never. */
-export interface FaultRates {
-  readonly partitionMs: number;
-  readonly managerCrashMs: number;
-  readonly agentCrashMs: number;
-  readonly powerFailureMs: number;
-  readonly natsCrashMs: number;
-  /** A crash of NATS loses acknowledged records. */
-  readonly lostTail: boolean;
-  readonly pauseMs: number;
-  /** A machine's wall clock jumps by hours. */
-  readonly clockJumpMs: number;
-  /** The log's disk is full for a while: appends fail. */
-  readonly logFullMs: number;
-  /** A process's own disk is full for a while. */
-  readonly diskFullMs: number;
-  /** A machine loses power, and its disk returns to an earlier state. */
-  readonly restoredMs: number;
-  /** An agent's machine breaks for good. */
-  readonly gone: number;
-}
 
 export interface SimOptions {
   readonly seed: number;
@@ -102,22 +81,7 @@ export interface SimOptions {
 
 export function drawOptions(seed: number): SimOptions {
   const random = new SimRandom(`${seed}/options`);
-  // Each fault is on in about a third of the seeds, because faults may hide each other.
   const on = () => random.chance(0.35);
-  const mean = (least: number, most: number) => (on() ? Math.round(random.between(least, most)) : 0);
-  const network = noFaults();
-  if (on()) network.loss = random.between(0.002, 0.08);
-  if (on()) network.duplication = random.between(0.01, 0.2);
-  if (on()) network.reordering = random.between(0.01, 0.3);
-  if (on()) {
-    network.delay = random.between(0.01, 0.3);
-    network.delayMsMax = random.between(5, 400);
-  }
-  if (on()) network.breakage = random.between(0.0005, 0.01);
-  if (on()) network.stall = random.between(0.01, 0.3);
-  const natsCrashMs = mean(6_000, 40_000);
-  const disks = drawDisks(new SimRandom(`${seed}/options.disks`));
-  Object.assign(network, disks.network);
   const certificateOperations = drawCertificateOperations(new SimRandom(`${seed}/options.certificates`));
   const watchers = drawWatchers(new SimRandom(`${seed}/options.watchers`));
   const looksBack = drawLooksBack(new SimRandom(`${seed}/options.history`));
@@ -128,18 +92,8 @@ export function drawOptions(seed: number): SimOptions {
     faultsMs: Math.round(random.between(10_000, 40_000)),
     skewMsMax: on() ? Math.round(random.between(10, 30_000)) : 0,
     driftPpmMax: on() ? Math.round(random.between(10, 2_000)) : 0,
-    network,
-    rates: {
-      partitionMs: mean(2_000, 15_000),
-      managerCrashMs: mean(3_000, 20_000),
-      agentCrashMs: mean(3_000, 20_000),
-      powerFailureMs: mean(5_000, 20_000),
-      natsCrashMs,
-      lostTail: natsCrashMs > 0 && random.chance(0.2),
-      pauseMs: mean(3_000, 15_000),
-      clockJumpMs: drawClockJumps(new SimRandom(`${seed}/options.jumps`)),
-      ...disks.rates,
-    },
+    network: drawNetwork((name) => new SimRandom(`${seed}/options.network.${name}`)),
+    rates: drawRates((kind) => new SimRandom(`${seed}/options.fault.${kind}`)),
     tasks: {
       refusal: on() ? random.between(0.01, 0.2) : 0,
       failure: on() ? random.between(0.05, 0.6) : 0,
@@ -183,27 +137,24 @@ function drawHistoryRecords(random: SimRandom, isWanted: boolean): number {
   return random.chance(isWanted ? 0 : 0.8) ? 20 + random.below(100) : 0;
 }
 
-function drawClockJumps(random: SimRandom): number {
-  return random.chance(0.35) ? Math.round(random.between(2_000, 12_000)) : 0;
-}
-
-/** Full and older disks, records that arrive damaged, machines that break for good, and lost answers. */
-function drawDisks(random: SimRandom): {
-  readonly rates: Pick<FaultRates, "logFullMs" | "diskFullMs" | "restoredMs" | "gone">;
-  readonly network: Pick<NetworkFaults, "answerLoss" | "damage">;
-} {
-  const mean = (least: number, most: number) => (random.chance(0.3) ? Math.round(random.between(least, most)) : 0);
+/** Each fault is on in about a third of the seeds, because faults may hide each other. `randomOf`: a stream for each. */
+function drawNetwork(randomOf: (name: string) => SimRandom): NetworkFaults {
+  const draw = (name: keyof NetworkFaults, share: number, least: number, most: number): number => {
+    const random = randomOf(name);
+    return random.chance(share) ? random.between(least, most) : 0;
+  };
+  const delay = draw("delay", 0.35, 0.01, 0.3);
   return {
-    rates: {
-      logFullMs: mean(4_000, 20_000),
-      diskFullMs: mean(4_000, 20_000),
-      restoredMs: mean(6_000, 20_000),
-      gone: random.chance(0.4) ? 1 + random.below(2) : 0,
-    },
-    network: {
-      answerLoss: random.chance(0.4) ? random.between(0.02, 0.4) : 0,
-      damage: random.chance(0.3) ? random.between(0.000_2, 0.003) : 0,
-    },
+    ...noFaults(),
+    loss: draw("loss", 0.35, 0.002, 0.08),
+    duplication: draw("duplication", 0.35, 0.01, 0.2),
+    reordering: draw("reordering", 0.35, 0.01, 0.3),
+    delay,
+    delayMsMax: delay === 0 ? 0 : draw("delayMsMax", 1, 5, 400),
+    breakage: draw("breakage", 0.35, 0.000_5, 0.01),
+    stall: draw("stall", 0.35, 0.01, 0.3),
+    answerLoss: draw("answerLoss", 0.4, 0.02, 0.4),
+    damage: draw("damage", 0.3, 0.000_2, 0.003),
   };
 }
 

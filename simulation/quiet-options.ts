@@ -1,5 +1,6 @@
 /** Options of a world in which nothing happens by itself: no faults, no workloads, exact clocks. */
 import { noFaults } from "../runtime/sim/network.ts";
+import { noRates } from "./faults/kinds.ts";
 import type { SimOptions } from "./options.ts";
 
 export function quietOptions({ agents, managers, seed }: Pick<SimOptions, "seed" | "managers" | "agents">): SimOptions {
@@ -11,20 +12,7 @@ export function quietOptions({ agents, managers, seed }: Pick<SimOptions, "seed"
     skewMsMax: 0,
     driftPpmMax: 0,
     network: noFaults(),
-    rates: {
-      partitionMs: 0,
-      managerCrashMs: 0,
-      agentCrashMs: 0,
-      powerFailureMs: 0,
-      natsCrashMs: 0,
-      lostTail: false,
-      pauseMs: 0,
-      clockJumpMs: 0,
-      logFullMs: 0,
-      diskFullMs: 0,
-      restoredMs: 0,
-      gone: 0,
-    },
+    rates: noRates,
     tasks: { refusal: 0, failure: 0, lifeMsMax: 0, prepareMsMax: 0, startMsMax: 0, stopMsMax: 0 },
     operations: 0,
     globalOperations: 0,

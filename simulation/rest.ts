@@ -149,7 +149,7 @@ function findRestless(
     (allocates() ? findLost(store, held) : null) ??
     (storage === null ? null : findUnpublished(store)) ??
     (dataplanes === null ? null : findUntold(store, dataplanes)) ??
-    findMovingRollout(store, options.rates.clockJumpMs > 0 ? null : clock.now()) ??
+    findMovingRollout(store, options.rates["clock.jump"] > 0 ? null : clock.now()) ??
     (options.rebalanceOperations === 0 ? null : findUnbalanced(store, clock.now()));
   if (why !== null) return why;
   for (const id of workloads.removed)

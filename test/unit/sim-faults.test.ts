@@ -1,0 +1,74 @@
+// The faults of a simulation: drawn, counted and switched off kind by kind.
+import test from "ava";
+import { startFaults } from "../../simulation/faults/faults.ts";
+import { drawRates, faults, noRates, type FaultRates } from "../../simulation/faults/kinds.ts";
+import { quietOptions } from "../../simulation/quiet-options.ts";
+import { SimRandom } from "../../runtime/sim/random.ts";
+import { Simulation } from "../../runtime/sim/simulation.ts";
+
+const runMs = 60_000;
+
+/** Times and kinds of all strikes on two idle managers and an agent. */
+async function strikes(rates: FaultRates): Promise<readonly string[]> {
+  const simulation = new Simulation({ seed: 7, keepTrace: true });
+  const processes = ["m1", "m2", "a1"].map((name) => simulation.process(name, () => undefined));
+  for (const each of processes) each.start();
+  const running = startFaults(
+    simulation,
+    { ...quietOptions({ seed: 7, managers: 2, agents: 1 }), rates },
+    {
+      managers: processes.slice(0, 2),
+      agents: processes.slice(2),
+      losePower: () => undefined,
+      mayLoseTail: () => true,
+      mayBreak: () => true,
+      diskWentBack: () => undefined,
+    },
+  );
+  await simulation.clock.run({ untilMs: simulation.clock.now() + runMs });
+  running.heal();
+  await simulation.clock.run({ untilMs: simulation.clock.now() + runMs });
+  for (const each of processes) each.crash();
+  return simulation.trace
+    .text()
+    .split("\n")
+    .filter((line) => line.includes("world fault "));
+}
+
+test("a kind of fault that is switched off strikes never, and all others strike when they did", async (t) => {
+  const all = Object.fromEntries(faults.map(({ kind }) => [kind, 4_000])) as FaultRates;
+  const drawn = await strikes(all);
+  for (const { kind } of faults) {
+    t.true(
+      drawn.some((line) => line.endsWith(`fault ${kind}`)),
+      kind,
+    );
+    const others = await strikes({ ...all, [kind]: 0 });
+    t.deepEqual(
+      others,
+      drawn.filter((line) => !line.endsWith(`fault ${kind}`)),
+      kind,
+    );
+  }
+});
+
+test("no fault strikes once the world is healed", async (t) => {
+  const drawn = await strikes(Object.fromEntries(faults.map(({ kind }) => [kind, 4_000])) as FaultRates);
+  t.true(drawn.length > 0);
+  for (const line of drawn) t.true(Number.parseFloat(line) <= runMs, line);
+});
+
+test("each kind of fault is on in about its share of the seeds", (t) => {
+  const seeds = 1_000;
+  const on = Array.from({ length: seeds }, (_, seed) => drawRates((kind) => new SimRandom(`${seed}/${kind}`)));
+  for (const { kind, meanMs, share } of faults) {
+    const rates = on.map((rate) => rate[kind]).filter((rate) => rate > 0);
+    // Four standard deviations of a binomial draw.
+    t.true(Math.abs(rates.length - share * seeds) < 4 * Math.sqrt(seeds * share * (1 - share)), kind);
+    t.true(
+      rates.every((rate) => rate >= meanMs[0] && rate <= meanMs[1]),
+      kind,
+    );
+    t.is(noRates[kind], 0);
+  }
+});
