@@ -4,6 +4,8 @@
  *
  * HD1: a node gets a subscription once for each stream on which it listens, and only where its session is.
  * HD2: a subscription of which nothing is heard for `forgetMs` is over: its home has died.
+ * HD3: if its home was only silent, the nodes that it believes to be held here are reported as lost, since their output was
+ *      dropped meanwhile; the home then asks for it with the next attempt.
  */
 import {
   LogAsk,
@@ -153,7 +155,8 @@ export class LogHolder {
       return told?.attempt === ask.attempt;
     }
     if (told !== undefined && told.attempt >= ask.attempt) return told.attempt === ask.attempt;
-    if (ask.holder !== "" && ask.holder !== this.#options.life) return false;
+    // Another manager was asked, or this one has forgotten that it was. HD3
+    if (ask.holder !== "") return false;
     if ((known.over.get(ask.nodeId) ?? 0) >= ask.attempt) return false;
     // An earlier attempt no longer counts: the node starts again.
     if (told?.isClosed === false) this.#close(listener, id, known);
@@ -173,11 +176,12 @@ export class LogHolder {
   }
 
   /**
-   * The attempt was sent here, and the session has moved elsewhere; or it was sent elsewhere, and the session has moved here.
+   * The attempt was sent here, and the session has moved elsewhere; or it was sent elsewhere, and the session has moved here; or
+   * it was sent here, and is forgotten (HD3).
    */
   #isLost({ nodeId, told }: Listener, id: string, { attempt, holder }: LogAsk): boolean {
     if (told.get(id)?.attempt === attempt) return !this.#options.isPublishing(nodeId, id);
-    return holder !== "" && holder !== this.#options.life && this.#isHere(nodeId);
+    return holder !== "" && this.#isHere(nodeId);
   }
 
   #tell(listener: Listener, message: SubscriptionMessage): void {

@@ -364,6 +364,28 @@ test("a manager that has not heard from a home for a while drops its subscriptio
   t.is(await stream.done, null, "its stream ends");
 });
 
+test("HD3: a home that was paused until its subscription was dropped learns that lines are missing", async (t) => {
+  const { brokers, bus, managers, pass } = cluster(t);
+  node(brokers[0], "n1");
+  const n2 = node(brokers[1], "n2");
+  const reader = subscribe(brokers[0], { follow: true, tail: -1 });
+  await pass(100);
+  n2.publish(idOf(n2)).line("b1", 1);
+  await pass(100);
+  // The home stands still, and time passes for the manager that holds the node.
+  bus.loses = () => true;
+  await managers[1]?.clock.run({ untilMs: (managers[1]?.clock.now() ?? 0) + 7_000 });
+  t.true(n2.asked.messages.at(-1)?.close, "the holder has dropped the subscription");
+  bus.loses = () => false;
+  await pass(3_000);
+  t.is(n2.asked.messages.at(-1)?.options?.since?.seconds, 1, "the node is asked for all lines since the last one");
+  const again = n2.publish(idOf(n2));
+  again.line("b2", 2);
+  again.line("b3", 3);
+  await pass(200);
+  t.deepEqual(reader.text(), ["b1", "node n2 disconnected unexpectedly", "b2", "b3"]);
+});
+
 test("a node publishes only as itself, only requested output, and for one subscription per stream", async (t) => {
   const { brokers, pass } = cluster(t);
   const n1 = node(brokers[0], "n1");
