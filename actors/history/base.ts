@@ -68,15 +68,18 @@ export async function loadBase(parts: PastParts, wanted: (extent: Extent) => num
     if (position === null) return null;
     const sequence = extent.bases.find((each) => each <= position && !unusable.has(each));
     if (sequence === undefined) {
-      if (unusable.size > 0) return { kind: "unreadable" };
+      if (extent.bases.some((each) => unusable.has(each))) return { kind: "unreadable" };
       return { kind: "compacted", oldest: extent.bases.at(-1) ?? Number.POSITIVE_INFINITY };
     }
     const replica = new Replica();
     if (sequence === 0) return { kind: "base", replica };
     try {
       const bytes = await blobs.get(snapshotName(sequence));
-      // A newer snapshot has replaced it meanwhile.
-      if (bytes === null) continue;
+      // A newer snapshot has replaced it meanwhile; or it is listed, and cannot be read: an older one, with more records, will do.
+      if (bytes === null) {
+        unusable.add(sequence);
+        continue;
+      }
       if (!(await isOfLog(parts.log, clock, bytes, sequence, extent)))
         throw new SnapshotError("it contains records that the log has lost");
       await loadSnapshot(replica, bytes, clock);

@@ -118,6 +118,23 @@ test("a damaged snapshot is skipped in favour of the previous one", async (t) =>
   t.is(((await at(25)) as Replica).stateHash(), hashes[25] ?? "");
 });
 
+test("a snapshot that is listed but cannot be read is skipped in favour of the log or the previous one", async (t) => {
+  for (const first of [1, 11]) {
+    const { manager, retained, at } = world();
+    const hashes: string[] = [""];
+    for (let version = 1; version <= 30; version += 1) {
+      manager.seed("task", Task.create({ id: `t${version % 7}`, slot: version }));
+      hashes.push(manager.store.stateHash());
+      if (version === 20 || version === first - 1) retained.stored.set(snapshotName(version), manager.store.snapshot());
+    }
+    retained.first = first;
+    const { get } = retained.blobs;
+    // As an object store does whose value lost a chunk.
+    retained.blobs.get = (name) => (name === snapshotName(20) ? Promise.resolve(null) : get(name));
+    t.is(((await at(25)) as Replica).stateHash(), hashes[25] ?? "");
+  }
+});
+
 test("states are cached for a while, advanced rather than rebuilt, and then dropped", async (t) => {
   const { manager, retained, at, pasts } = world();
   for (let version = 1; version <= 40; version += 1) manager.seed("task", Task.create({ id: "t", slot: version }));
