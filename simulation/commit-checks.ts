@@ -100,7 +100,9 @@ export class CommitChecks {
   }
 
   #check(name: string, commit: Commit, replica: Replica): void {
-    const { nats, trace } = this.#scene.simulation;
+    const { options, simulation } = this.#scene;
+    const { nats, trace } = simulation;
+    const { rates } = options;
     const demand = (claim: string | null): void => this.#scene.demand(name, claim);
     this.#parts.workloads.observe(commit, replica);
     for (const change of commit.changes)
@@ -113,7 +115,7 @@ export class CommitChecks {
     demand(checkAssigned(commit, replica));
     demand(checkDeclared(commit, replica));
     // A process that was suspended and resumed may believe for a moment that it leads, without effect.
-    const isPausing = this.#scene.options.rates.pause > 0 || trace.marks.has("trial.leader.paused");
+    const isPausing = rates.pause + rates["leader.pause"] > 0 || trace.marks.has("trial.leader.paused");
     if (!isPausing) demand(checkLeaders(this.#parts.managers));
     demand(checkNetworks(commit, replica));
     demand(checkContention(commit, replica));

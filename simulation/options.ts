@@ -153,6 +153,7 @@ function drawNetwork(randomOf: (name: string) => SimRandom): NetworkFaults {
     delayMsMax: delay === 0 ? 0 : draw("delayMsMax", 1, 5, 400),
     breakage: draw("breakage", 0.35, 0.000_5, 0.01),
     stall: draw("stall", 0.35, 0.01, 0.3),
+    redelivery: draw("redelivery", 0.3, 0.01, 0.3),
     answerLoss: draw("answerLoss", 0.4, 0.02, 0.4),
     damage: draw("damage", 0.3, 0.000_2, 0.003),
   };

@@ -144,6 +144,7 @@ class World {
     const faults = startFaults(simulation, options, {
       managers: this.#managers.processes,
       agents: this.#nodes.processes,
+      leader: () => this.#managers.leader,
       mayLoseTail: () => this.#mayLoseTail(),
       losePower: (agent) => this.#nodes.losePower(agent),
       mayBreak: (process) => this.#mayBreak(process),

@@ -39,7 +39,12 @@ export class SimLog implements Log {
     if (data.length > recordBytesMax)
       return { kind: "refused", reason: `a record of ${data.length} bytes is too large` };
     const copy = data.slice();
-    const append = (server: SimNatsServer) => server.append(copy, expectedLast);
+    const append = (server: SimNatsServer) => {
+      const outcome = server.append(copy, expectedLast);
+      if (outcome.kind !== "appended" || server.losesAnswersOf === "none") return outcome;
+      this.#trace.mark("append.answer.lost");
+      return noAnswer;
+    };
     const outcome = await askLog(this.#link, append, requestTimeoutMs, (server) => server.takeAppendTurn());
     if (outcome === null) this.#trace.mark("append.unknown");
     else if (outcome.kind === "conflict") this.#trace.mark("append.conflict");
@@ -75,11 +80,16 @@ export class SimLog implements Log {
 
 function askLog<Result>(
   link: SimNatsLink,
-  work: (server: SimNatsServer, session: ServerSession) => Result,
+  work: (server: SimNatsServer, session: ServerSession) => Result | typeof noAnswer,
   timeoutMs: number,
   waitMs?: (server: SimNatsServer) => number,
 ): Promise<Result | null> {
-  return link.ask((server, session) => (server.isLogSilent ? noAnswer : work(server, session)), timeoutMs, waitMs);
+  const isSilent = (server: SimNatsServer, { end }: ServerSession) => server.isSilentTo(end.peer.endpoint.name);
+  return link.ask(
+    (server, session) => (isSilent(server, session) ? noAnswer : work(server, session)),
+    timeoutMs,
+    waitMs,
+  );
 }
 
 /** One reader of the log: receives pushed records while the link holds, and polls when it receives nothing. */
@@ -194,20 +204,20 @@ export class SimLeases implements LeaseBucket {
 
   async create(key: string, value: Uint8Array): Promise<KvOutcome> {
     const copy = value.slice();
-    return (
-      (await this.#link.ask((server) => server.createKey(this.#bucket, key, copy, this.ttlMs), requestTimeoutMs)) ??
-      unknown
-    );
+    return this.#write((server) => server.createKey(this.#bucket, key, copy, this.ttlMs));
+  }
+
+  async #write(work: (server: SimNatsServer) => KvOutcome): Promise<KvOutcome> {
+    const write = (server: SimNatsServer) => {
+      const outcome = work(server);
+      return outcome.kind === "stored" && server.losesAnswersOf === "all" ? noAnswer : outcome;
+    };
+    return (await this.#link.ask(write, requestTimeoutMs)) ?? unknown;
   }
 
   async update(key: string, value: Uint8Array, revision: number): Promise<KvOutcome> {
     const copy = value.slice();
-    return (
-      (await this.#link.ask(
-        (server) => server.updateKey(this.#bucket, key, copy, revision, this.ttlMs),
-        requestTimeoutMs,
-      )) ?? unknown
-    );
+    return this.#write((server) => server.updateKey(this.#bucket, key, copy, revision, this.ttlMs));
   }
 
   async get(
@@ -245,18 +255,24 @@ export class SimBlobs implements Blobs {
     const copy = data.slice();
     const isStored = await this.#ask((blobs, server) => {
       const hasSpace = !server.isDiskFull && !server.storesNothing;
-      if (hasSpace) blobs.set(name, copy);
+      if (hasSpace) {
+        blobs.set(name, copy);
+        server.unreadable.delete(name);
+      }
       return hasSpace;
     });
     if (!isStored) throw new Error("the log's disk is full");
   }
 
   async get(name: string): Promise<Uint8Array | null> {
-    return this.#ask((blobs) => blobs.get(name) ?? null);
+    return this.#ask((blobs, server) => {
+      if (server.unreadable.has(name)) return null;
+      return (server.staleBlobs ?? blobs).get(name) ?? null;
+    });
   }
 
   async list(): Promise<readonly string[]> {
-    return this.#ask((blobs) => [...blobs.keys()].sort());
+    return this.#ask((blobs, server) => [...(server.staleBlobs ?? blobs).keys()].sort());
   }
 
   async remove(name: string): Promise<void> {

@@ -84,7 +84,7 @@ export class SimNatsLink implements Bus {
 
   publish(subject: string, data: Uint8Array, headers: Headers = {}): void {
     const copy = data.slice();
-    this.#send(() => this.#server.publish({ subject, data: copy, headers, reply: null }));
+    this.#send(() => this.#server.publish({ from: this.#endpoint.name, subject, data: copy, headers, reply: null }));
   }
 
   subscribe(subject: string, handler: (message: BusMessage) => void, queue?: string): Subscription {
@@ -110,13 +110,16 @@ export class SimNatsLink implements Bus {
     const copy = data.slice();
     return this.#await<RequestOutcome>(options.timeoutMs, { kind: "timeout" }, { kind: "closed" }, (finish) => {
       this.#send((session) => {
-        const answer = (outcome: RequestOutcome) => this.#server.answer(session, () => finish(outcome));
-        const reply = (bytes: Uint8Array) => {
+        const own = this.#endpoint.name;
+        const answer = (from: string, outcome: RequestOutcome) =>
+          this.#server.answer(from, session, () => finish(outcome));
+        const reply = (bytes: Uint8Array, from: string) => {
           this.#server.onAnswer?.(bytes);
-          answer({ kind: "reply", data: bytes });
+          answer(from, { kind: "reply", data: bytes });
         };
-        const receivers = this.#server.publish({ subject, data: copy, headers: options.headers ?? {}, reply });
-        if (receivers === 0) answer({ kind: "no-responders" });
+        const headers = options.headers ?? {};
+        const receivers = this.#server.publish({ from: own, subject, data: copy, headers, reply });
+        if (receivers === 0) answer(own, { kind: "no-responders" });
       });
     });
   }
@@ -180,7 +183,7 @@ export class SimNatsLink implements Bus {
       subject: string;
       data: Uint8Array;
       headers: Headers;
-      reply: ((data: Uint8Array) => void) | null;
+      reply: ((data: Uint8Array, from: string) => void) | null;
     }) => {
       // Looked up on arrival: it may have been unsubscribed while the message was in flight.
       this.#subscribed.get(id)?.handler({
@@ -190,7 +193,7 @@ export class SimNatsLink implements Bus {
         respond: (data) => {
           const { reply } = delivery;
           const copy = data.slice();
-          if (reply !== null) this.#send(() => reply(copy));
+          if (reply !== null) this.#send(() => reply(copy, this.#endpoint.name));
         },
       });
     };

@@ -14,13 +14,17 @@ import { matches } from "./subject.ts";
 
 /** Additional delay of a reordered message, in milliseconds. */
 const reorderMsMax = 20;
+/** A redelivered record is among this many newest ones. */
+const redeliveredMax = 8;
 
 /** A message in flight to a subscriber. `reply` is null for a published one. */
 interface Delivery {
+  /** The process that sent it. */
+  readonly from: string;
   readonly subject: string;
   readonly data: Uint8Array;
   readonly headers: Headers;
-  readonly reply: ((data: Uint8Array) => void) | null;
+  readonly reply: ((data: Uint8Array, from: string) => void) | null;
 }
 
 interface Interest {
@@ -35,6 +39,15 @@ export interface ServerSession {
   readonly end: ConnectionEnd;
   readonly interests: Map<number, Interest>;
   readonly readers: Map<object, (sequence: number, data: Uint8Array) => void>;
+}
+
+/** The contents of the server's disk at one moment. */
+export interface NatsDiskCopy {
+  readonly records: readonly Uint8Array[];
+  readonly first: number;
+  readonly buckets: ReadonlyMap<string, ReadonlyMap<string, Entry>>;
+  readonly revision: number;
+  readonly blobs: ReadonlyMap<string, Uint8Array>;
 }
 
 interface Entry {
@@ -54,6 +67,14 @@ export class SimNatsServer {
   onDamaged: ((name: string) => void) | null = null;
   /** While true, nobody leads the log's stream: its requests stay unanswered, and everything else works. */
   isLogSilent = false;
+  /** Names of processes to which the log is silent, as if their consumers were stuck; everything else answers them. */
+  readonly logSilentTo = new Set<string>();
+  /** While not `none`: appends (`all`: also writes of leases) are stored, and their answers are lost. */
+  losesAnswersOf: "none" | "appends" | "all" = "none";
+  /** Names of blobs that cannot be read, because a chunk is missing or their digest is wrong. */
+  readonly unreadable = new Set<string>();
+  /** While not null, reads and lists of blobs see this older state, as on a server that lags behind; writes are not lost. */
+  staleBlobs: ReadonlyMap<string, Uint8Array> | null = null;
   /** While true, the disk under the log has space for leases only: appends and snapshots are refused. */
   isDiskFull = false;
   /** Time that each append takes on the disk, one after the other, in milliseconds. */
@@ -74,6 +95,8 @@ export class SimNatsServer {
   readonly #buckets = new Map<string, Map<string, Entry>>();
   #revision = 0;
   readonly #blobs = new Map<string, Uint8Array>();
+  /** Cut routes (`from>to`) between the servers of two processes. */
+  readonly #cutRoutes = new Set<string>();
 
   constructor(network: SimNetwork, random: SimRandom) {
     this.#network = network;
@@ -130,6 +153,46 @@ export class SimNatsServer {
     this.#synced = this.last;
   }
 
+  copyDisk(): NatsDiskCopy {
+    return {
+      records: [...this.#records],
+      first: this.#first,
+      buckets: new Map([...this.#buckets].map(([name, entries]) => [name, new Map(entries)])),
+      revision: this.#revision,
+      blobs: new Map(this.#blobs),
+    };
+  }
+
+  /** Ends the process, and replaces its disk by an earlier state, as from a backup: acknowledged data is lost. */
+  crashWithOlderDisk({ blobs, buckets, first, records, revision }: NatsDiskCopy): void {
+    if (this.#endpoint === null) return;
+    const kept = first + records.length - 1;
+    const isLost = kept < this.last;
+    this.crash({ loseTail: false });
+    this.#records = [...records];
+    this.#first = first;
+    this.#buckets.clear();
+    for (const [name, entries] of buckets) this.#buckets.set(name, new Map(entries));
+    this.#revision = revision;
+    this.#blobs.clear();
+    for (const [name, data] of blobs) this.#blobs.set(name, data);
+    this.#synced = kept;
+    this.#network.trace.write(this.name, `older disk first=${first} last=${kept}`);
+    if (!isLost) return;
+    this.#network.trace.mark("log.tail.lost");
+    this.onTailLost?.(kept);
+  }
+
+  /** Stops messages on the bus from one process to another, in this direction; the log, leases and blobs work. */
+  cutRoute(from: string, to: string): void {
+    this.#cutRoutes.add(`${from}>${to}`);
+    this.#network.trace.write(this.name, `route cut ${from}>${to}`);
+  }
+
+  healRoute(from: string, to: string): void {
+    if (this.#cutRoutes.delete(`${from}>${to}`)) this.#network.trace.write(this.name, `route heals ${from}>${to}`);
+  }
+
   pause(ms: number): void {
     const endpoint = this.#endpoint;
     if (endpoint === null || endpoint.clock.isPaused) return;
@@ -155,7 +218,7 @@ export class SimNatsServer {
         if (!matches(interest.pattern, delivery.subject)) continue;
         if (interest.queue === null) {
           count += 1;
-          this.#sendCore(session.end, () => interest.deliver(delivery));
+          this.#route(delivery.from, session.end, () => interest.deliver(delivery));
         } else {
           const group = `${interest.pattern} ${interest.queue}`;
           const members = groups.get(group);
@@ -167,9 +230,15 @@ export class SimNatsServer {
     for (const members of groups.values()) {
       count += 1;
       const { session, interest } = this.#random.pick(members);
-      this.#sendCore(session.end, () => interest.deliver(delivery));
+      this.#route(delivery.from, session.end, () => interest.deliver(delivery));
     }
     return count;
+  }
+
+  /** A cut route loses the message, although the sender's server knows that somebody listens. */
+  #route(from: string, end: ConnectionEnd, receive: () => void): void {
+    if (this.#cutRoutes.has(`${from}>${end.peer.endpoint.name}`)) this.#network.trace.mark("route.lost");
+    else this.#sendCore(end, receive);
   }
 
   /** Core NATS delivers at most once, most of the time. */
@@ -192,13 +261,13 @@ export class SimNatsServer {
   }
 
   /** The answer to a request travels like a core message. */
-  answer(session: ServerSession, receive: () => void): void {
+  answer(from: string, session: ServerSession, receive: () => void): void {
     const { faults, random, trace } = this.#network;
     if (faults.answerLoss > 0 && random.chance(faults.answerLoss)) {
       trace.mark("answer.lost");
       return;
     }
-    this.#sendCore(session.end, receive);
+    this.#route(from, session.end, receive);
   }
 
   /** Milliseconds that the append which arrives now waits for the disk; takes its place in the queue. */
@@ -222,14 +291,32 @@ export class SimNatsServer {
     const sequence = this.last;
     for (const { end, readers } of this.#sessions) {
       for (const push of readers.values()) {
+        if (this.isSilentTo(end.peer.endpoint.name)) continue;
         if (this.#random.chance(this.#network.faults.stall)) this.#network.trace.mark("log.push.stalled");
         else {
           const shown = this.#shown(end, data);
           end.send(() => push(sequence, shown));
+          this.#pushAgain(end, push, sequence);
         }
       }
     }
     return { kind: "appended", sequence };
+  }
+
+  /** Whether the log does not answer this process. */
+  isSilentTo(name: string): boolean {
+    return this.isLogSilent || this.logSilentTo.has(name);
+  }
+
+  /** Occasionally pushes one of the newest records again, as a consumer does that missed the acknowledgement. */
+  #pushAgain(end: ConnectionEnd, push: (sequence: number, data: Uint8Array) => void, newest: number): void {
+    const { faults, trace } = this.#network;
+    if (faults.redelivery === 0 || !this.#random.chance(faults.redelivery)) return;
+    const sequence = newest - this.#random.below(redeliveredMax);
+    const data = this.record(sequence);
+    if (data === null) return;
+    trace.mark("record.redelivered");
+    end.send(() => push(sequence, data));
   }
 
   /** Total size of the retained records. */

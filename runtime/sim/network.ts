@@ -29,6 +29,8 @@ export interface NetworkFaults {
   damage: number;
   /** A record is not pushed to a reader of the log, which finds it at its next check. */
   stall: number;
+  /** With a pushed record, a reader of the log gets that or an earlier one again. */
+  redelivery: number;
 }
 
 export function noFaults(): NetworkFaults {
@@ -40,6 +42,7 @@ export function noFaults(): NetworkFaults {
     delayMsMax: 0,
     breakage: 0,
     stall: 0,
+    redelivery: 0,
     answerLoss: 0,
     damage: 0,
   };

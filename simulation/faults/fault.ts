@@ -6,6 +6,8 @@ import type { SimProcess, Simulation } from "../../runtime/sim/simulation.ts";
 export interface FaultTargets {
   readonly managers: readonly SimProcess[];
   readonly agents: readonly SimProcess[];
+  /** The manager that leads, as far as it knows; null if none does. */
+  readonly leader: () => SimProcess | null;
   /** Also ends the runs of the agent's tasks. */
   readonly losePower: (agent: SimProcess) => void;
   /** Whether NATS may lose acknowledged records; an agent whose membership is lost has to join again manually. */

@@ -1,18 +1,24 @@
 /** All kinds of faults. A new one is a file of this folder and a line here. */
 import type { SimRandom } from "../../runtime/sim/random.ts";
 import { agentCrash } from "./agent-crash.ts";
+import { appendAnswerLost } from "./append-answer-lost.ts";
 import { clockJump } from "./clock-jump.ts";
 import { diskFull } from "./disk-full.ts";
 import { diskOlder } from "./disk-older.ts";
 import type { Fault } from "./fault.ts";
+import { leaderPause } from "./leader-pause.ts";
 import { logFull } from "./log-full.ts";
-import { lostTail } from "./lost-tail.ts";
+import { logSilent } from "./log-silent.ts";
 import { machineGone } from "./machine-gone.ts";
 import { managerCrash } from "./manager-crash.ts";
 import { natsCrash } from "./nats-crash.ts";
+import { natsOlder } from "./nats-older.ts";
 import { partition } from "./partition.ts";
 import { pause } from "./pause.ts";
 import { powerFailure } from "./power-failure.ts";
+import { routeCut } from "./route-cut.ts";
+import { snapshotTorn } from "./snapshot-torn.ts";
+import { snapshotsStale } from "./snapshots-stale.ts";
 
 export const faults = [
   partition,
@@ -20,10 +26,16 @@ export const faults = [
   agentCrash,
   powerFailure,
   natsCrash,
-  lostTail,
+  natsOlder,
   pause,
+  leaderPause,
   clockJump,
   logFull,
+  logSilent,
+  appendAnswerLost,
+  routeCut,
+  snapshotTorn,
+  snapshotsStale,
   diskFull,
   diskOlder,
   machineGone,

@@ -81,6 +81,13 @@ export class SimManagers {
     return this.all.filter(({ isRetired }) => !isRetired);
   }
 
+  /** The manager that leads, as far as it knows; null if none does. */
+  get leader(): SimProcess | null {
+    const leads = ({ process: each, running }: SimManager): boolean =>
+      each.isRunning && !each.isPaused && running?.isLeading() === true;
+    return this.all.find(leads)?.process ?? null;
+  }
+
   /** The cluster's id; empty before there is one. */
   organization(): string {
     return this.all[0]?.running?.organization() ?? "";

@@ -30,7 +30,7 @@ test("managers that are killed while the unlock key changes can be unlocked, and
       volumeOperations: 0,
       roleOperations: 0,
       lockOperations: 14,
-      rates: { ...drawn.rates, "log.tail.lost": 0, "manager.crash": 2_000 },
+      rates: { ...drawn.rates, "nats.older": 0, "manager.crash": 2_000 },
     });
     t.is(result.failure, null, `seed ${seed}`);
     for (const [mark, times] of result.marks) reached.set(mark, (reached.get(mark) ?? 0) + times);

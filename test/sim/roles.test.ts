@@ -32,7 +32,7 @@ test("when managers are demoted and promoted, one always remains, and each promo
       lockOperations: 0,
       roleOperations: 12,
       endsWithAllManagers: seed % 2 === 0,
-      rates: { ...drawn.rates, "log.tail.lost": 0, "manager.crash": 8_000, "agent.crash": 8_000 },
+      rates: { ...drawn.rates, "nats.older": 0, "manager.crash": 8_000, "agent.crash": 8_000 },
     });
     t.is(result.failure, null, `seed ${seed}`);
     for (const [mark, times] of result.marks) reached.set(mark, (reached.get(mark) ?? 0) + times);

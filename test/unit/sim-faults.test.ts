@@ -19,6 +19,7 @@ async function strikes(rates: FaultRates): Promise<readonly string[]> {
     {
       managers: processes.slice(0, 2),
       agents: processes.slice(2),
+      leader: () => processes[0] ?? null,
       losePower: () => undefined,
       mayLoseTail: () => true,
       mayBreak: () => true,
