@@ -8,6 +8,9 @@ import {
   DataKeysService,
   GetDataKeysRequest,
   GetRootCACertificateRequest,
+  HealthCheckRequest,
+  HealthCheckResponse_ServingStatus as ServingStatus,
+  HealthService,
   IssuanceStatus_State,
   IssueNodeCertificateRequest,
   NodeCAService,
@@ -17,6 +20,7 @@ import {
   RemoveNodeRequest,
 } from "../proto/gen/messages.ts";
 import type { FetchKeys } from "../actors/keys/data-keys.ts";
+import type { AskPeer } from "../actors/manager/isolation.ts";
 import { createKeyAndCsr, describeCertificate, parseJoinToken, rootMatches } from "../lib/pki/index.ts";
 import type { Telemetry } from "../runtime/ports/index.ts";
 import { RpcError, Status, type RpcChannel } from "../runtime/ports/rpc.ts";
@@ -154,6 +158,8 @@ async function removeOwnNode(address: string, nodeId: string, vault: Vault): Pro
 
 const noMaterial = { rootPem: "", certificatePem: "", keyPem: "" };
 const limit = { timeoutMs: callTimeoutMs };
+/** A manager that makes progress answers at once. */
+const healthLimit = { timeoutMs: 2_000 };
 
 async function issued(channel: RpcChannel, nodeId: string): Promise<string> {
   const request = NodeCertificateStatusRequest.create({ nodeId });
@@ -170,6 +176,22 @@ async function using<Result>(dialing: Promise<RpcChannel>, work: (channel: RpcCh
   } finally {
     channel.close();
   }
+}
+
+/** Asks other managers for their health over mutual TLS, with the vault's current certificate. */
+export function peerAsker(vault: Vault): AskPeer {
+  return async (address) => {
+    const { nodeKey: keyPem, nodeCertificate: certificatePem, rootCertificate: rootPem } = vault.fields;
+    try {
+      const dialing = dialer.dial(address, "node", { rootPem, certificatePem, keyPem });
+      const { status } = await using(dialing, (channel) =>
+        channel.unary(HealthService.methods.Check, HealthCheckRequest.create(), healthLimit),
+      );
+      return status === ServingStatus.SERVING ? "serving" : "stuck";
+    } catch {
+      return "unreachable";
+    }
+  };
 }
 
 /** Requests data keys from other managers over mutual TLS, with the vault's current certificate. */

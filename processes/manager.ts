@@ -37,7 +37,7 @@ import { openDataDir, type DataDir } from "./data-dir.ts";
 import type { JsonOptions } from "./json-api.ts";
 import { adoptIdentity, keyFileDisk, unusable } from "./key-file.ts";
 import { serveLocked } from "./locked.ts";
-import { keyFetcher, startJoin, type ManagerInvitation } from "./manager-join.ts";
+import { keyFetcher, peerAsker, startJoin, type ManagerInvitation } from "./manager-join.ts";
 import { watchOwnDemotion } from "../actors/manager/own-demotion.ts";
 import type { NetworkDefaults } from "../machines/allocation/network-defaults.ts";
 import { reportLogTroubles } from "./log-troubles.ts";
@@ -201,6 +201,7 @@ export async function startManagerProcess(
       externalCa: createExternalCa(() => identityIn(vault)),
       vault,
       fetchKeys: keyFetcher(vault),
+      askPeer: peerAsker(vault),
       markDisk,
       acceptsLogLoss: options.acceptsLogLoss ?? false,
       seeds: options.join === null ? [] : [options.join.address],

@@ -23,6 +23,9 @@ const unheardMsMax = 20_000;
 const watchMs = 50_000;
 /** Long enough to write some hundred records, and shorter than a node waits for its manager, in milliseconds. */
 const behindMs = 14_000;
+/** Longer than from the loss of a manager to DOWN for its nodes (4 s and 30 s), in milliseconds. */
+const cutOffMsMin = 45_000;
+const cutOffMsMax = 60_000;
 /** Interval between checks, in milliseconds, and their maximum number. */
 const lookMs = 250;
 const looksMax = 400;
@@ -95,6 +98,8 @@ export class Trials {
       { name: "managers.unlinked", prepare: () => this.#managersUnlinked() },
       { name: "manager.gone", prepare: () => this.#managerGone() },
       { name: "leader.paused", prepare: () => this.#leaderPaused() },
+      { name: "manager.cut.off", prepare: () => this.#managerCutOff() },
+      { name: "managers.unrouted", prepare: () => this.#managersUnrouted() },
     ];
   }
 
@@ -168,6 +173,36 @@ export class Trials {
     if (pair === null || this.#parts.managers.serving.length < 2) return null;
     const { name } = pair.manager.process;
     return () => this.#isolate([[name, this.#nats]], this.#random.between(6_000, 12_000));
+  }
+
+  /** For so long that the nodes of a dead manager would be DOWN, while they reach the other managers. */
+  #managerCutOff(): (() => Promise<void>) | null {
+    const pair = this.#pick(this.#pairs());
+    const { serving } = this.#parts.managers;
+    if (pair === null || serving.length < 2) return null;
+    const { name } = pair.manager.process;
+    const others = serving.map(({ process: each }) => each.name).filter((other) => other !== name);
+    // The other managers may be reachable or not.
+    const rest = this.#random.chance(0.5) ? others : [];
+    const links = [this.#nats, ...rest].map((other) => [name, other] as const);
+    return () => this.#isolate(links, this.#random.between(cutOffMsMin, cutOffMsMax));
+  }
+
+  /** The leader hears nothing of a manager with nodes, or that manager nothing of the leader, while both reach the log. */
+  #managersUnrouted(): (() => Promise<void>) | null {
+    const { managers, scene } = this.#parts;
+    const leader = managers.leader?.name;
+    const pair = this.#pick(this.#pairs().filter(({ manager }) => manager.process.name !== leader));
+    if (pair === null || leader === undefined) return null;
+    const { nats } = scene.simulation;
+    const { name } = pair.manager.process;
+    const [from, to] = this.#random.chance(0.7) ? [name, leader] : [leader, name];
+    return async () => {
+      nats.cutRoute(from, to);
+      await this.#expectNobodyDown(this.#random.between(cutOffMsMin, cutOffMsMax));
+      nats.healRoute(from, to);
+      await this.#expectNobodyDown(watchMs);
+    };
   }
 
   /** A switch fails: all managers are cut off from NATS and from all agents. */

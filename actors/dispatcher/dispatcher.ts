@@ -71,6 +71,10 @@ interface Dispatcher extends Running {
   stateOf(nodeId: string): string;
   /** This manager's view of its nodes, for its beats; also counts sessions by state. */
   trouble(): NodeTrouble;
+  /** Ends all sessions, and rejects new ones until `serveNodes`: this manager is cut off from the log, and others are not. */
+  sendNodesAway(): void;
+  /** Adopts the sessions that the log still assigns to this manager, and accepts new ones. */
+  serveNodes(): void;
   /** Whether a missing node may be declared DOWN: for the leader's watch over nodes without a session. */
   verdict(wait: Wait): Verdict;
 }
@@ -106,6 +110,7 @@ class DispatcherActor implements Dispatcher {
   readonly #stops: (() => void)[] = [];
   #periodMs: number;
   #stopped = false;
+  #isApart = false;
 
   constructor(env: Environment, options: DispatcherOptions) {
     this.#env = env;
@@ -163,6 +168,16 @@ class DispatcherActor implements Dispatcher {
 
   verdict(wait: Wait): Verdict {
     return this.#breaker.verdict(wait);
+  }
+
+  sendNodesAway(): void {
+    this.#isApart = true;
+    for (const session of this.#sessions.values()) session.send({ type: "dispatcher.stopped" });
+  }
+
+  serveNodes(): void {
+    this.#isApart = false;
+    for (const record of this.#env.store.all("session")) this.#adopt(record.id);
   }
 
   explain(nodeId: string): readonly Reason[] {
@@ -300,7 +315,7 @@ class DispatcherActor implements Dispatcher {
     const { store, managerId } = this.#env;
     const record = store.get("session", nodeId);
     const node = store.get("node", nodeId);
-    if (record?.managerId !== managerId || node === undefined || this.#sessions.has(nodeId)) return;
+    if (record?.managerId !== managerId || node === undefined || this.#sessions.has(nodeId) || this.#isApart) return;
     const registrant = { description: null, addr: node.status?.addr ?? "" };
     const { sessionId, takenFrom } = record;
     const session = new NodeSession(this.#ports, { nodeId, sessionId, takenFrom, adopted: true, registrant });
@@ -339,6 +354,8 @@ class DispatcherActor implements Dispatcher {
 
   #caller(call: CallContext): string {
     if (this.#stopped) throw new RpcError(Status.ABORTED, "dispatcher is stopped");
+    if (this.#isApart)
+      throw new RpcError(Status.UNAVAILABLE, "this manager is cut off from the log: register with another");
     const { identity } = call.peer;
     if (identity === null) {
       const why = "rpc error: code = PermissionDenied desc = no client certificates in request";

@@ -78,6 +78,7 @@ import { followServiceTraces, traceOrchestration } from "../orchestration/tracin
 import { writingAs } from "../origin.ts";
 import { startSightings } from "./sightings.ts";
 import { startClockWatch, type ClockWatch } from "./clock-watch.ts";
+import { startIsolation, type AskPeer } from "./isolation.ts";
 import { startProgress } from "./progress.ts";
 import { watchStandings, type Standings } from "./standings.ts";
 import { startRootRotation } from "../certificates/root-rotation.ts";
@@ -97,6 +98,7 @@ interface ManagerParts extends Omit<Environment, "store" | "proposer" | "times">
   /** This manager's own keys, which seal everything in the log and the blobs. */
   readonly vault: Vault;
   readonly fetchKeys: FetchKeys;
+  readonly askPeer: AskPeer;
   /** Where the mark of the last seen record is kept; nowhere when absent. */
   readonly markDisk?: LogMarkDisk;
   /** Accepts the log even if it lacks records that the mark covers. */
@@ -320,6 +322,13 @@ export function startManager(parts: ManagerParts): Manager {
     settled: () => parts.bus.isUp() && unhealthy() === null && progress.isCurrent(),
     addr: advertise,
   });
+  const isolation = startIsolation(environment, {
+    progress,
+    askPeer: parts.askPeer,
+    addr: advertise,
+    sendNodesAway: () => dispatcher.sendNodesAway(),
+    serveNodes: () => dispatcher.serveNodes(),
+  });
   let handedLock = "";
   const membership = startMembership(environment, {
     addr: advertise,
@@ -395,6 +404,7 @@ export function startManager(parts: ManagerParts): Manager {
     ...(mark === undefined ? [] : [mark]),
     leadership,
     progress,
+    isolation,
     clockWatch,
     keyFetch,
     membership,

@@ -48,6 +48,8 @@ export interface Progress extends Running {
   stuckBecause(): string | null;
   /** Whether the newest probe succeeded: the basis of verdicts on nodes, for which `stuckBecause` is too lenient. */
   isCurrent(): boolean;
+  /** Calls back when probes have failed for too long, and with each one that succeeds. */
+  onChange(listener: (isStuck: boolean) => void): void;
   /** Milliseconds since the last successful probe; -1: none yet. */
   ageMs(): number;
 }
@@ -60,6 +62,7 @@ export function startProgress(env: Environment, parts: ProgressParts): Progress 
   /** When new leaders took over, on the monotonic clock. */
   let changes: readonly number[] = [];
   let isStopped = false;
+  const listeners: ((isStuck: boolean) => void)[] = [];
 
   /** Which parts of the log's store answer; null when the link was lost meanwhile, so that this is unknown. */
   const storeAnswers = async (): Promise<StoreAnswers | null> => {
@@ -136,12 +139,17 @@ export function startProgress(env: Environment, parts: ProgressParts): Progress 
             hosted.send(
               failed === null ? { type: "probe.answered", at } : { type: "probe.failed", at, reason: failed.reason },
             );
+            if (failed === null) for (const listener of listeners) listener(false);
           });
         },
         reportStuck: ({ reason }) => {
           env.telemetry.log.error({ reason }, "this manager makes no progress");
           const sentence = `nothing has been written for ${staleMs / 1_000} s: ${reason}`;
           troubles.raise({ kind: Trouble_Kind.NO_PROGRESS, sentence, blocking: true });
+          // Deferred out of the transition.
+          clock.soon(() => {
+            for (const listener of listeners) if (!isStopped) listener(true);
+          });
         },
       },
     },
@@ -155,6 +163,7 @@ export function startProgress(env: Environment, parts: ProgressParts): Progress 
       const snapshot = hosted.snapshot;
       return snapshot.hasTag("healthy") && snapshot.context.reason === "";
     },
+    onChange: (listener) => listeners.push(listener),
     ageMs: () => {
       const { answeredAt } = hosted.snapshot.context;
       return answeredAt < 0 ? -1 : clock.monotonic() - answeredAt;

@@ -15,6 +15,8 @@ import {
   DispatcherService,
   GetDataKeysRequest,
   GetUnlockKeyRequest,
+  HealthCheckRequest,
+  HealthCheckResponse_ServingStatus,
   HealthService,
   InspectionService,
   NodeCAService,
@@ -56,6 +58,8 @@ const leaseTtlMs = 3_000;
 const readyTimeoutMs = 60_000;
 /** The process's timeout for requests to another manager. */
 const fetchTimeoutMs = 5_000;
+/** The process's timeout for a question for another manager's health. */
+const healthTimeoutMs = 2_000;
 
 interface ManagerOptions {
   /** The controllers of storage plugins; null without storage. */
@@ -182,6 +186,19 @@ function runManager(
       const request = GetDataKeysRequest.create({ keyId });
       try {
         return await channel.unary(DataKeysService.methods.GetDataKeys, request, { timeoutMs: fetchTimeoutMs });
+      } finally {
+        channel.close();
+      }
+    },
+    askPeer: async (peer) => {
+      const channel = ports.rpc.dial(peer, { nodeId: nodeId(ports), role: "swarm-manager", organization: "" });
+      try {
+        const { status } = await channel.unary(HealthService.methods.Check, HealthCheckRequest.create(), {
+          timeoutMs: healthTimeoutMs,
+        });
+        return status === HealthCheckResponse_ServingStatus.SERVING ? "serving" : "stuck";
+      } catch {
+        return "unreachable";
       } finally {
         channel.close();
       }

@@ -3,6 +3,7 @@ import test from "ava";
 import { demotionMachine, type DemotionEvent } from "../../machines/manager/demotion.machine.ts";
 import { managerWatchMachine } from "../../machines/manager/manager-watch.machine.ts";
 import { membershipMachine } from "../../machines/manager/membership.machine.ts";
+import { isolationMachine, mayServe, type IsolationEvent } from "../../machines/manager/isolation.machine.ts";
 import { progressMachine } from "../../machines/manager/progress.machine.ts";
 import { isAsked, isDue, isIn, paramsOf, walkChart } from "../support/chart-model.ts";
 
@@ -94,4 +95,37 @@ test("a manager is healthy only on the evidence of a probe that returned in time
       return null;
     },
   });
+});
+
+test("a manager sends its nodes away only when it alone is cut off, and serves them again as soon as it is not", async (t) => {
+  const events: readonly IsolationEvent[] = [
+    { type: "progress.lost" },
+    { type: "progress.made" },
+    { type: "peers.answered", mayServe: true },
+    { type: "peers.answered", mayServe: false },
+  ];
+  await walkChart(t, {
+    machine: isolationMachine,
+    inputs: [undefined],
+    events,
+    memory: { isAway: false },
+    check: ({ isAway }, step, claim) => {
+      const { asked, event, from } = step;
+      const isAnswered = event?.type === "peers.answered" && event.mayServe && isIn(from, "asking");
+      const leaves = isAsked(asked, "sendNodesAway");
+      claim("I1", leaves === isAnswered, "nodes are sent away without reason, or not with it");
+      claim("I1", !isDue(event, "askAgain") || isAsked(asked, "askPeers"), "the others are not asked again");
+      const serves = isAsked(asked, "serveNodes");
+      claim(
+        "I2",
+        serves === (isAway && event?.type === "progress.made"),
+        "nodes are served again too late or too early",
+      );
+      return { isAway: leaves || (isAway && !serves) };
+    },
+  });
+  t.false(mayServe([]), "there is no other manager");
+  t.false(mayServe(["stuck", "stuck"]));
+  t.true(mayServe(["stuck", "serving"]));
+  t.true(mayServe(["stuck", "unreachable"]));
 });

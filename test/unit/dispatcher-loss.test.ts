@@ -5,6 +5,7 @@ import { sessionTimes } from "../../machines/dispatcher/session.machine.ts";
 import { ManagerBeat, Node, NodeStatus, NodeStatus_State, Session, TaskState } from "../../proto/gen/messages.ts";
 import { managerBeats } from "../../runtime/subjects.ts";
 import { Status } from "../../runtime/ports/rpc.ts";
+import { refusalOf } from "../support/manager.ts";
 import { setUp, open, join, beat, from, live, report } from "../support/dispatcher-world.ts";
 
 test("a node that falls silent is DOWN after three periods, and its stream ends with NOT_FOUND", async (t) => {
@@ -280,4 +281,30 @@ test("a node that reports is alive, even without heartbeats", async (t) => {
   t.is(world.stateOf("n1"), NodeStatus_State.READY);
   await world.run(20_000);
   t.is(world.stateOf("n1"), NodeStatus_State.DOWN);
+});
+
+test("a manager that is cut off from the log ends its sessions and rejects new ones, and later adopts those that it still has", async (t) => {
+  const world = setUp(t);
+  const { sessionId, stream } = await join(world, "n1");
+  const other = await join(world, "n2");
+  world.dispatcher.sendNodesAway();
+  t.is(stream.ended?.code, Status.ABORTED);
+  t.is(other.stream.ended?.code, Status.ABORTED);
+  t.deepEqual([...world.dispatcher.sessions()], []);
+  const refused = { code: Status.UNAVAILABLE, message: "this manager is cut off from the log: register with another" };
+  t.deepEqual(await refusalOf(() => open(world, "n1", sessionId)), refused);
+  t.deepEqual(await refusalOf(() => beat(world, "n1", sessionId)), refused);
+  // Another manager writes while this one catches up, before a probe of its own has returned.
+  world.seed("session", Session.create({ id: "n1", sessionId: "elsewhere", managerId: "m2" }));
+  world.seed("session", Session.create({ id: "n2", sessionId: other.sessionId, managerId: "m1" }));
+  t.deepEqual([...world.dispatcher.sessions()], []);
+  world.dispatcher.serveNodes();
+  t.deepEqual(
+    [...world.dispatcher.sessions()],
+    [{ nodeId: "n2", sessionId: other.sessionId, state: "adopted" }],
+    "n1 has moved, and n2 may come back",
+  );
+  const again = open(world, "n2", other.sessionId);
+  await world.run(20);
+  t.is(again.id(), other.sessionId);
 });
