@@ -1,7 +1,7 @@
 /**
  * Checks that a cluster without faults comes to rest within a bounded virtual time, restarted at each progress, and its state
  * at
- * rest.
+ * rest. Meanwhile, nothing waits for longer than its budget (`invariants/budgets.ts`).
  *
  * L2: until the cluster rests, something is written now and then.
  * L3: the cluster rests within a bounded time after the last fault.
@@ -11,6 +11,7 @@
 import { isEnded, observedState } from "../machines/task.ts";
 import { NodeStatus_State, TaskState } from "../proto/gen/messages.ts";
 import type { CommitChecks } from "./commit-checks.ts";
+import { Budgets, type Wait } from "./invariants/budgets.ts";
 import { findUntrusting } from "./invariants/certificates.ts";
 import { findUnwell } from "./invariants/health.ts";
 import { checkKeyFile, checkSealed, findUnlockedOtherwise } from "./invariants/locks.ts";
@@ -24,6 +25,7 @@ import { findUnsettledRole } from "./invariants/roles.ts";
 import { findMovingRollout, isOverdue } from "./invariants/rollout.ts";
 import { findStrayVolumes, findUnpublished } from "./invariants/volumes.ts";
 import { findUnrouted } from "./invariants/tunnels.ts";
+import { waitsIn } from "./invariants/waits.ts";
 import { findUnconverged } from "./invariants/always.ts";
 import type { RunningManager } from "./managers/manager.ts";
 import type { SimManagers } from "./managers/managers.ts";
@@ -61,6 +63,8 @@ export async function comeToRest(scene: Scene, parts: RestingParts): Promise<voi
   let progressAt = healedAt;
   let version = parts.checks.newest;
   let restingSince: number | null = null;
+  const budgets = new Budgets();
+  let starts = 0;
   for (;;) {
     await scene.runUntil(() => false, lookMs);
     if (scene.failure !== null) return;
@@ -68,6 +72,10 @@ export async function comeToRest(scene: Scene, parts: RestingParts): Promise<voi
       version = parts.checks.newest;
       progressAt = clock.elapsed;
     }
+    if (areAllUp(parts) && starts === startsOf(parts))
+      scene.demand("the cluster", budgets.look(waitsOf(parts), clock.elapsed));
+    else budgets.restart();
+    starts = startsOf(parts);
     const why = whyRestless(scene, parts, { healedAt, progressAt });
     if (why !== null) restingSince = null;
     else restingSince ??= clock.elapsed;
@@ -79,6 +87,43 @@ export async function comeToRest(scene: Scene, parts: RestingParts): Promise<voi
       scene.fail(`L3: no rest ${restlessMs} ms after the last fault: ${why}`);
   }
   checkAtRest(scene, parts);
+}
+
+/** Whether every process runs whose machine is not gone. A process may be paused for longer than the faults last. */
+function areAllUp({ managers, nodes }: RestingParts): boolean {
+  const all = [...managers.serving.map(({ process: each }) => each), ...nodes.processes];
+  return all.every(({ goneAt, isPaused, isRunning }) => goneAt !== null || (isRunning && !isPaused));
+}
+
+/** Number of starts of all processes: what waits for one that starts again has waited in vain. */
+function startsOf({ managers, nodes }: RestingParts): number {
+  return [...managers.processes, ...nodes.processes].reduce((sum, { lives }) => sum + lives, 0);
+}
+
+/** L9 */
+function* waitsOf({ dataplanes, managers, nodes, storage, workloads }: RestingParts): Generator<Wait> {
+  if (!managers.serving.some(({ running }) => running?.isLeading() === true))
+    yield { kind: "leader", what: "no manager leads" };
+  for (const {
+    process: { name },
+    running,
+  } of managers.serving) {
+    if (running?.isServing() !== true) yield { kind: "manager", what: `${name} does not serve` };
+    else if (running.unhealthy() !== null) yield { kind: "health", what: `${name} reports itself unhealthy` };
+  }
+  const otherwise = findUnlockedOtherwise(managers.serving.map(({ running }) => running));
+  if (otherwise !== null) yield { kind: "lock", what: otherwise };
+  yield* workloads.waits();
+  const store = managers.serving.find(({ running }) => running?.isServing() === true)?.running?.store;
+  if (store === undefined) return;
+  yield* waitsIn(store, new Set(nodes.processes.flatMap(({ goneAt, name }) => (goneAt === null ? [name] : []))));
+  const ended = new Map(managers.all.map(({ isRetired, process: { name } }) => [name, isRetired]));
+  const role = findUnsettledRole(store, ended);
+  if (role !== null) yield { kind: "role", what: role };
+  const volume = storage === null ? null : findUnpublished(store);
+  if (volume !== null) yield { kind: "volume", what: volume };
+  const untold = dataplanes === null ? null : findUntold(store, dataplanes);
+  if (untold !== null) yield { kind: "policy", what: untold };
 }
 
 function checkAtRest(scene: Scene, { checks, managers, storage }: RestingParts): void {

@@ -3,6 +3,7 @@ import { isManagersNode } from "../../machines/manager/role.ts";
 import type { Commit, Store } from "../../runtime/store/store.ts";
 import { type Acknowledged, Workload } from "./basic.ts";
 import { Answers } from "../invariants/answers.ts";
+import type { Wait } from "../invariants/budgets.ts";
 import { addressOf, type SimManagers } from "../managers/managers.ts";
 import type { Scene } from "../scene.ts";
 import { CertificateWorkload } from "./certificates.ts";
@@ -178,6 +179,14 @@ export class Workloads {
     for (const { client, who } of this.#clients) if (!client.isDone) return `${who} is not done`;
     if (this.#logs?.isDone === false) return `O3: a subscription to output does not end: ${this.#logs.whyOpen()}`;
     return this.#watches.whyBehind();
+  }
+
+  /** Subscriptions to output that should end, and watchers that are behind. */
+  *waits(): Generator<Wait> {
+    if (this.#logs?.isDone === false)
+      yield { kind: "subscription", what: `a subscription to output does not end: ${this.#logs.whyOpen()}` };
+    const behind = this.#watches.whyBehind();
+    if (behind !== null) yield { kind: "watcher", what: behind };
   }
 
   /** A client of the JSON API with an outdated view; null if there is none. */
