@@ -1,11 +1,13 @@
 /** The options of one seed, drawn before anything runs: the cluster's size, which faults are on, and their rates. */
 import { noFaults, type NetworkFaults } from "../runtime/sim/network.ts";
 import { SimRandom } from "../runtime/sim/random.ts";
+import type { Strike } from "./faults/fault.ts";
 import { drawRates, type FaultRates } from "./faults/kinds.ts";
 import type { TaskHabits } from "./nodes/machine.ts";
 import type { DataplaneFaults } from "./nodes/dataplane-driver.ts";
 import type { DriverFaults } from "./nodes/drivers.ts";
 import type { StorageFaults } from "./nodes/storage.ts";
+import type { TrialName } from "./trial-names.ts";
 
 export interface SimOptions {
   readonly seed: number;
@@ -18,6 +20,8 @@ export interface SimOptions {
   readonly driftPpmMax: number;
   readonly network: NetworkFaults;
   readonly rates: FaultRates;
+  /** The strikes of faults, which then strike at no other time; null: drawn at `rates`. Kinds with rate 0 never strike. */
+  readonly strikes: readonly Strike[] | null;
   readonly tasks: TaskHabits;
   /** Operations of the basic workload. */
   readonly operations: number;
@@ -77,6 +81,8 @@ export interface SimOptions {
   readonly lateAgents: number;
   /** Number of single faults after the cluster has come to rest (trials.ts). */
   readonly trials: number;
+  /** The trials, in this order; null: the next `trials` ones of the seed that the cluster is large enough for. */
+  readonly onlyTrials: readonly TrialName[] | null;
 }
 
 export function drawOptions(seed: number): SimOptions {
@@ -94,6 +100,7 @@ export function drawOptions(seed: number): SimOptions {
     driftPpmMax: on() ? Math.round(random.between(10, 2_000)) : 0,
     network: drawNetwork((name) => new SimRandom(`${seed}/options.network.${name}`)),
     rates: drawRates((kind) => new SimRandom(`${seed}/options.fault.${kind}`)),
+    strikes: null,
     tasks: {
       refusal: on() ? random.between(0.01, 0.2) : 0,
       failure: on() ? random.between(0.05, 0.6) : 0,
@@ -125,6 +132,7 @@ export function drawOptions(seed: number): SimOptions {
     repeats: drawRepeats(new SimRandom(`${seed}/options.repeats`)),
     historyRecords: drawHistoryRecords(new SimRandom(`${seed}/options.historyRecords`), looksBack + watchers > 0),
     trials: 2,
+    onlyTrials: null,
   };
 }
 

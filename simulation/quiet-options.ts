@@ -13,6 +13,7 @@ export function quietOptions({ agents, managers, seed }: Pick<SimOptions, "seed"
     driftPpmMax: 0,
     network: noFaults(),
     rates: noRates,
+    strikes: null,
     tasks: { refusal: 0, failure: 0, lifeMsMax: 0, prepareMsMax: 0, startMsMax: 0, stopMsMax: 0 },
     operations: 0,
     globalOperations: 0,
@@ -52,5 +53,6 @@ export function quietOptions({ agents, managers, seed }: Pick<SimOptions, "seed"
     historyRecords: 0,
     lateAgents: 0,
     trials: 0,
+    onlyTrials: null,
   };
 }

@@ -11,6 +11,7 @@ import { silentMsMax } from "./invariants/nodes.ts";
 import type { SimManager, SimManagers } from "./managers/managers.ts";
 import type { SimNodes } from "./nodes/nodes.ts";
 import type { Scene } from "./scene.ts";
+import type { TrialName } from "./trial-names.ts";
 import type { Workloads } from "./workloads/workloads.ts";
 
 /** Rest before a fault, in virtual milliseconds: a manager that had troubles gives no verdict for a grace period. */
@@ -44,7 +45,7 @@ interface TrialParts {
 }
 
 interface Trial {
-  readonly name: string;
+  readonly name: TrialName;
   /** Null if this cluster is too small, or no process is in the required place. */
   prepare(): (() => Promise<void>) | null;
 }
@@ -66,15 +67,10 @@ export class Trials {
   /** Runs as many trials as the options say, starting with another one for each seed. `rest`: lets the cluster come to rest. */
   async run(rest: () => Promise<void>): Promise<void> {
     const { scene } = this.#parts;
-    const { seed, trials: count } = scene.options;
-    // Few logs have such a short history, so each of them is used.
-    const isShort = scene.options.historyRecords > 0;
-    const all = isShort ? [this.#ofShortHistory(), ...this.#all()] : this.#all();
-    const first = isShort ? 0 : seed * count;
-    let left = count;
-    for (let at = 0; at < all.length && left > 0; at += 1) {
-      if (scene.isTailLost) return;
-      const trial = all[(first + at) % all.length] as Trial;
+    const trials = this.#inOrder();
+    let left = scene.options.onlyTrials?.length ?? scene.options.trials;
+    for (const trial of trials) {
+      if (left === 0 || scene.isTailLost) return;
       if (trial.prepare() === null) continue;
       await scene.runUntil(() => false, quietMs);
       const work = scene.failure === null ? trial.prepare() : null;
@@ -86,6 +82,19 @@ export class Trials {
       if (scene.failure === null) await rest();
       if (scene.failure !== null) return;
     }
+  }
+
+  /** The trials to attempt. */
+  #inOrder(): readonly Trial[] {
+    const { historyRecords, onlyTrials, seed, trials } = this.#parts.scene.options;
+    const all = this.#all();
+    const short = this.#ofShortHistory();
+    if (onlyTrials !== null)
+      return onlyTrials.flatMap((wanted) => [...all, short].filter(({ name }) => name === wanted));
+    // Few logs have such a short history, so each of them is used.
+    if (historyRecords > 0) return [short, ...all];
+    const first = (seed * trials) % all.length;
+    return [...all.slice(first), ...all.slice(0, first)];
   }
 
   #all(): readonly Trial[] {

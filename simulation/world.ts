@@ -9,6 +9,7 @@
 import type { ReadableSpan } from "@opentelemetry/sdk-trace";
 import { startAttacker } from "./faults/attacker.ts";
 import { CommitChecks } from "./commit-checks.ts";
+import type { Strike } from "./faults/fault.ts";
 import { startFaults, type Faults } from "./faults/faults.ts";
 import { SimManagers } from "./managers/managers.ts";
 import { SimNodes } from "./nodes/nodes.ts";
@@ -37,6 +38,8 @@ export interface SimResult {
   readonly recording: Uint8Array | null;
   readonly steps: number;
   readonly virtualMs: number;
+  /** The strikes of faults. */
+  readonly strikes: readonly Strike[];
   /** Last version of the log. */
   readonly versions: number;
   readonly marks: ReadonlyMap<string, number>;
@@ -57,6 +60,8 @@ class World {
   readonly #storage: SimStorage | null;
   /** Null in a run without network policy. */
   readonly #dataplanes: SimDataplanes | null;
+  /** Null before the fault phase. */
+  #faults: Faults | null = null;
   #isHealed = false;
   #hasJoined = false;
 
@@ -116,6 +121,7 @@ class World {
       recording: (await recording?.file(failure, failedAtMs)) ?? null,
       steps: clock.steps,
       virtualMs: Math.round(clock.elapsed),
+      strikes: this.#faults?.struck ?? [],
       versions: nats.last,
       marks: trace.marks,
     };
@@ -141,7 +147,7 @@ class World {
     this.#managers.startPromoted();
     this.#nodes.addLate();
     const attacker = options.attackMs === 0 ? null : startAttacker(simulation, options.attackMs);
-    const faults = startFaults(simulation, options, {
+    this.#faults = startFaults(simulation, options, {
       managers: this.#managers.processes,
       agents: this.#nodes.processes,
       leader: () => this.#managers.leader,
@@ -152,7 +158,7 @@ class World {
     });
     await this.#scene.runUntil(() => false, options.faultsMs);
     attacker?.stop();
-    return faults;
+    return this.#faults;
   }
 
   async #heal(faults: Faults): Promise<void> {

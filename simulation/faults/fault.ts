@@ -37,6 +37,15 @@ export interface Strikes {
   heal?(): void;
 }
 
+/** One strike as data, so that a run can be repeated with some of its strikes. */
+export interface Strike {
+  readonly kind: string;
+  /** Virtual milliseconds since the start of the fault phase. */
+  readonly atMs: number;
+  /** Selects the strike's random stream: the number of earlier strikes of its kind when it was drawn. */
+  readonly draw: number;
+}
+
 export interface Fault {
   /** Its key in the options; each strike counts as the mark `fault.KIND`. */
   readonly kind: string;

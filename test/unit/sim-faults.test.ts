@@ -1,6 +1,7 @@
 // The faults of a simulation: drawn, counted and switched off kind by kind.
 import test from "ava";
 import { startFaults } from "../../simulation/faults/faults.ts";
+import type { Strike } from "../../simulation/faults/fault.ts";
 import { drawRates, faults, noRates, type FaultRates } from "../../simulation/faults/kinds.ts";
 import { quietOptions } from "../../simulation/quiet-options.ts";
 import { SimRandom } from "../../runtime/sim/random.ts";
@@ -9,13 +10,18 @@ import { Simulation } from "../../runtime/sim/simulation.ts";
 const runMs = 60_000;
 
 /** Times and kinds of all strikes on two idle managers and an agent. */
-async function strikes(rates: FaultRates): Promise<readonly string[]> {
+async function strikes(rates: FaultRates, only: readonly Strike[] | null = null): Promise<readonly string[]> {
+  return (await runFaults(rates, only)).lines;
+}
+
+/** `only`: strikes to repeat. */
+async function runFaults(rates: FaultRates, only: readonly Strike[] | null) {
   const simulation = new Simulation({ seed: 7, keepTrace: true });
   const processes = ["m1", "m2", "a1"].map((name) => simulation.process(name, () => undefined));
   for (const each of processes) each.start();
   const running = startFaults(
     simulation,
-    { ...quietOptions({ seed: 7, managers: 2, agents: 1 }), rates },
+    { ...quietOptions({ seed: 7, managers: 2, agents: 1 }), rates, strikes: only },
     {
       managers: processes.slice(0, 2),
       agents: processes.slice(2),
@@ -30,10 +36,8 @@ async function strikes(rates: FaultRates): Promise<readonly string[]> {
   running.heal();
   await simulation.clock.run({ untilMs: simulation.clock.now() + runMs });
   for (const each of processes) each.crash();
-  return simulation.trace
-    .text()
-    .split("\n")
-    .filter((line) => line.includes("world fault "));
+  const all = simulation.trace.text().split("\n");
+  return { struck: running.struck, all, lines: all.filter((line) => line.includes("world fault ")) };
 }
 
 test("a kind of fault that is switched off strikes never, and all others strike when they did", async (t) => {
@@ -51,6 +55,20 @@ test("a kind of fault that is switched off strikes never, and all others strike 
       kind,
     );
   }
+});
+
+test("strikes that are repeated from a list do what they did, alone too", async (t) => {
+  const every = Object.fromEntries(faults.map(({ kind }) => [kind, 9_000])) as FaultRates;
+  const drawn = await runFaults(every, null);
+  t.true(drawn.struck.length > 20);
+  const withoutFractions = (lines: readonly string[]) => lines.map((line) => line.replace(/^\d+\.\d+ /, ""));
+  const again = await runFaults(every, drawn.struck);
+  t.deepEqual(withoutFractions(again.all), withoutFractions(drawn.all));
+  t.deepEqual(again.struck, drawn.struck);
+  const last = drawn.struck.at(-1) as Strike;
+  t.true(last.draw > 0);
+  const alone = await runFaults(every, [last]);
+  t.deepEqual(alone.struck, [last]);
 });
 
 test("no fault strikes once the world is healed", async (t) => {
