@@ -157,7 +157,6 @@ export const agentCertificateMachine = chart({
     failsJoin: ({ context }, { definite }: { definite: boolean }) => context.role === "" && definite,
     isForcedAgain: ({ context }) => context.isForcedAgain,
     lacksRole: ({ context }) => context.wantedRole !== "" && context.wantedRole !== context.role,
-    isAnotherRole: ({ context }, { role }: { role: string }) => context.role !== "" && role !== context.role,
   },
   delays: {
     joinRetry: certificateTimes.joinRetryMs,
@@ -351,13 +350,9 @@ export const agentCertificateMachine = chart({
       },
     },
     settling: {
-      description: "Announcing the new certificate; requesting another one if the manager wants a role that it lacks.",
+      description: "Announcing the new certificate; requesting another one if the manager asked again meanwhile. C5",
       entry: "announceIdentity",
-      always: [
-        { guard: "isForcedAgain", target: "forced" },
-        { guard: "lacksRole", target: "forced" },
-        { target: "valid" },
-      ],
+      always: [{ guard: "isForcedAgain", target: "forced" }, { target: "valid" }],
     },
     valid: {
       description: "The certificate is valid; renewal is not due yet.",
@@ -370,18 +365,9 @@ export const agentCertificateMachine = chart({
         },
       },
       tags: ["identified"],
+      always: { guard: "lacksRole", target: "forced" },
       after: { clockLook: { target: "checking" } },
-      on: {
-        "renewal.forced": "forced",
-        "role.wanted": [
-          {
-            guard: { type: "isAnotherRole", params: ({ event }) => ({ role: event.role }) },
-            target: "forced",
-            actions: { type: "rememberWantedRole", params: ({ event }) => ({ role: event.role }) },
-          },
-          { actions: { type: "rememberWantedRole", params: ({ event }) => ({ role: event.role }) } },
-        ],
-      },
+      on: { "renewal.forced": "forced" },
     },
     checking: {
       description: "Checking the clock to see whether renewal is due.",

@@ -126,6 +126,11 @@ test("a wanted role is requested until the certificate carries it", (t) => {
   );
 });
 
+test("a role that is wanted while the clock is read is requested right afterwards", (t) => {
+  const manager: AgentCertificateEvent = { type: "role.wanted", role: "swarm-manager" };
+  t.is(after(holding, "clockLook", manager, { type: "clock.read", at: 4_999 }).snapshot.value, "forced");
+});
+
 test("only a node with a certificate considers an offered root", (t) => {
   const offered: AgentCertificateEvent = { type: "root.offered", rootPem: "R2" };
   t.deepEqual(after(holding, offered).names, ["considerRoot"]);
