@@ -5,12 +5,8 @@ import { allCharts } from "../../cli/charts.ts";
 
 /** Files below machines/ whose charts have no model. */
 const without: readonly string[] = [
-  "agent/certificate.machine.ts",
   "agent/manager-stream.machine.ts",
   "agent/session.machine.ts",
-  "certificates/certificate.machine.ts",
-  "certificates/manager-certificate.machine.ts",
-  "certificates/root-rotation.machine.ts",
   "dataplane/dataplane-driver.machine.ts",
   "driver/health-check.machine.ts",
   "driver/plugin.machine.ts",
