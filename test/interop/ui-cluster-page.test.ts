@@ -117,6 +117,26 @@ browserTest("a service is created, scaled, updated, rolled back and removed, eac
   t.deepEqual(errors, []);
 });
 
+browserTest("a service is updated by its whole spec as YAML", async (t) => {
+  const { cluster, page, errors } = await opened(t);
+  await page.goto(page.url().replace(/#.*/, "#/cluster/service/svc-web"));
+  await page.getByRole("button", { name: "Update …" }).click();
+  await page.getByRole("button", { name: "Whole spec" }).click();
+  const spec = page.getByLabel("Spec as YAML");
+  const before = await spec.inputValue();
+  t.regex(before, /^annotations:\n  name: web\n/);
+  await spec.fill(before.replace("image:", "imagine:"));
+  await page.getByRole("button", { name: "Plan …" }).click();
+  await page.getByText("Unknown fields or values: task.container.imagine").waitFor();
+  await spec.fill(before.replace("web:1.0", "web:2.0"));
+  await page.getByRole("button", { name: "Plan …" }).click();
+  await page.getByText("0 new, 5 replaced").waitFor();
+  await page.getByRole("button", { name: "Update", exact: true }).click();
+  await page.locator(".facts dd", { hasText: "web:2.0" }).waitFor();
+  t.is(cluster.services.get("svc-web")?.spec?.task?.container?.image, "registry.example/web:2.0");
+  t.deepEqual(errors, []);
+});
+
 browserTest("a conflict is shown beside its button, and a new plan keeps only the reader's own changes", async (t) => {
   const { cluster, page, errors } = await opened(t);
   await page.goto(page.url().replace(/#.*/, "#/cluster/service/svc-web"));
@@ -197,7 +217,7 @@ browserTest("a read-only user is offered no action, an operator none of administ
   const reader = await opened(t, { role: "read-only" });
   const [id = ""] = reader.cluster.tasks.keys();
   reader.cluster.rollOut("svc-api", "x");
-  for (const part of ["service/svc-api", "node/node1", `task/${id}`]) {
+  for (const part of ["service/svc-api", "node/node1", "network/net1", `task/${id}`]) {
     await reader.page.goto(reader.page.url().replace(/#.*/, `#/cluster/${part}`));
     await reader.page.locator(".why li").waitFor();
     t.deepEqual(
@@ -232,7 +252,15 @@ for (const scheme of ["light", "dark"] as const)
       const { cluster, page } = await opened(t, { scheme });
       const [id = ""] = cluster.tasks.keys();
       cluster.rollOut("svc-api", "x");
-      for (const part of ["", "/new", "/service/svc-api", "/node/node1", "/network/net1", `/task/${id}`]) {
+      for (const part of [
+        "",
+        "/new",
+        "/new-network",
+        "/service/svc-api",
+        "/node/node1",
+        "/network/net1",
+        `/task/${id}`,
+      ]) {
         await page.goto(page.url().replace(/#.*/, `#/cluster${part}`));
         if (part.startsWith("/service")) await page.getByRole("button", { name: "Roll back …" }).click();
         if (part.startsWith("/task")) {

@@ -63,7 +63,7 @@ const packageHomes: Record<string, readonly string[]> = {
   "prom-client": ["runtime/telemetry/"],
   pino: ["runtime/telemetry/"],
   croner: ["machines/orchestration/jobs/"],
-  yaml: ["cli/stack/"],
+  yaml: ["cli/stack/", "ui/model/cluster/"],
   tweetnacl: ["edges/juju/"],
   ws: ["edges/juju/", "edges/ui/"],
   "dns-packet": ["edges/dns/"],

@@ -36,6 +36,7 @@ import {
   WatchMessage_Event,
 } from "../../proto/gen/cluster.ts";
 import { TaskAccessService } from "../../proto/gen/messages.ts";
+import { objectOf } from "../../ui/model/actor-object.ts";
 import { CallError, LostCallError } from "../../ui/model/call-error.ts";
 import { commandWords } from "../../ui/model/cluster/command-words.ts";
 import { eventLine } from "../../ui/model/cluster/events.ts";
@@ -48,7 +49,7 @@ import { may, neededRoles, type Action } from "../../ui/model/cluster/permission
 import { stepRow } from "../../ui/model/cluster/plan-text.ts";
 import { countsOf, removalEffect, rolloutButtons, rolloutText } from "../../ui/model/cluster/services.ts";
 import { emptySpec, formErrors, formOf, rebased, specWith } from "../../ui/model/cluster/spec-form.ts";
-import { specFrom, specText } from "../../ui/model/cluster/spec-json.ts";
+import { specFrom, specYaml } from "../../ui/model/cluster/spec-yaml.ts";
 import { lookOf } from "../../ui/model/cluster/tasks.ts";
 import { hashOf, routeOf } from "../../ui/model/route.ts";
 
@@ -304,22 +305,34 @@ test("a plan made again keeps a reader's changes, and takes over those of others
   t.is(again.task?.container?.image, "web:9");
 });
 
-test("a spec as JSON comes back, and misspelt fields are named", (t) => {
+test("a spec as YAML comes back, and misspelt fields are named", (t) => {
   const base = web.spec ?? ServiceSpec.create({});
-  const back = specFrom(specText(base));
+  const back = specFrom(specYaml(ServiceSpec, base));
   t.deepEqual(typeof back === "string" ? back : ServiceSpec.toJson(back), ServiceSpec.toJson(base));
   const told = (text: string): string => {
     const found = specFrom(text);
     return typeof found === "string" ? found : "";
   };
-  t.regex(told("{"), /^The text is not JSON/);
-  t.regex(told("[]"), /^Expected an object/);
+  t.regex(told("{"), /^The text is not YAML: .*line 1/);
+  t.regex(told("task: {}\ntask: {}"), /^The text is not YAML: Map keys must be unique/);
+  t.regex(told("[]"), /^Expected the fields of a spec/);
   t.is(
     specFrom(`{"annotations": {"name": "web"}, "tusk": {}, "task": {"container": {"imagine": "x"}}}`),
     "Unknown fields or values: tusk, task.container.imagine",
   );
   t.is(specFrom(`{"update": {"order": "SOMETIMES"}}`), "Unknown fields or values: update.order");
   t.is(typeof specFrom(`{"replicated": {"replicas": "3"}}`), "object");
+  t.is(
+    specFrom("annotations: { name: web, labels: { release: 1.10 } }"),
+    "Unknown fields or values: annotations.labels.release (a text: put it in quotes)",
+  );
+});
+
+test("an actor leads to the object that it is about", (t) => {
+  t.deepEqual(objectOf("rollout/s1"), { view: "cluster", part: "service", id: "s1" });
+  t.deepEqual(objectOf("session/n1"), { view: "cluster", part: "node", id: "n1" });
+  t.deepEqual(objectOf("agent-task/t1"), { view: "cluster", part: "task", id: "t1" });
+  for (const id of ["ledger", "rollout/", "watch/s1", ""]) t.is(objectOf(id), null, id);
 });
 
 test("events tell changes that a reader sees, and no others", (t) => {

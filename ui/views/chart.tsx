@@ -3,6 +3,7 @@ import { useEffect, useState } from "preact/hooks";
 import type { ActorStep, ArmedTimer } from "../../proto/gen/page.ts";
 import { statesText, watchedStepsMax, type Actor } from "../../proto/feed/actors.ts";
 import type { ChartDefinition, StateDefinition } from "../../proto/feed/chart-definition.ts";
+import { objectOf } from "../model/actor-object.ts";
 import type { Drawing } from "../model/graph.ts";
 import { joined } from "../model/past.ts";
 import { hashOf } from "../model/route.ts";
@@ -145,6 +146,7 @@ function ActorPanel({ actor }: { readonly actor: Actor }) {
       isCurrent = false;
     };
   }, [chart]);
+  const object = objectOf(actor.id);
   const process = shown.value.processes.get(actor.process);
   const nowMs = now.value + (process?.skewMs ?? 0);
   const since = actor.sinceMs === 0 ? "since before the feed began" : `for ${durationText(nowMs - actor.sinceMs)}`;
@@ -153,6 +155,11 @@ function ActorPanel({ actor }: { readonly actor: Actor }) {
       <div class="picture">
         <h2>
           {actor.id} <small>{process?.hostname || actor.process}</small>
+          {object !== null && (
+            <a class="object" href={addressOf(object)}>
+              its {object.part}
+            </a>
+          )}
         </h2>
         <p class="now">
           <b class="here">{statesText(actor.states)}</b> {since} · {statusTexts[actor.status] ?? "unknown"} ·{" "}

@@ -3,8 +3,10 @@ import { objects, version } from "../../cluster-state.ts";
 import { versionOf } from "../../model/cluster/objects.ts";
 import { serviceName } from "../../model/cluster/services.ts";
 import { formOf } from "../../model/cluster/spec-form.ts";
+import { NetworkSpec } from "../../../proto/gen/cluster.ts";
 import { ActorLinks } from "./actor-links.tsx";
 import { linkTo } from "./parts.tsx";
+import { SpecView } from "./spec.tsx";
 import { Why } from "./why.tsx";
 
 export function NetworkDetail({ id }: { readonly id: string }) {
@@ -63,6 +65,7 @@ export function NetworkDetail({ id }: { readonly id: string }) {
         ))}
       </ul>
       <ActorLinks id={id} />
+      <SpecView codec={NetworkSpec} spec={spec} />
     </>
   );
 }

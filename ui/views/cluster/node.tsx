@@ -23,6 +23,7 @@ import {
 } from "../../../proto/gen/cluster.ts";
 import { ActorLinks } from "./actor-links.tsx";
 import { ActButton, OpenButton } from "./parts.tsx";
+import { SpecView } from "./spec.tsx";
 import { TasksTable } from "./tasks-table.tsx";
 import { Why } from "./why.tsx";
 
@@ -133,6 +134,7 @@ export function NodeDetail({ id }: { readonly id: string }) {
       </h3>
       <TasksTable tasks={tasks} nameOf={(task) => taskName(task, nodeName.value)} place="none" />
       <ActorLinks id={id} />
+      <SpecView codec={NodeSpec} spec={node.spec} />
     </>
   );
 }

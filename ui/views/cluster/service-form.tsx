@@ -1,4 +1,4 @@
-/** Forms for a new service and for the spec of an existing one: fields, or the whole spec as JSON. */
+/** Forms for a new service and for the spec of an existing one: fields, or the whole spec as YAML. */
 import { useState } from "preact/hooks";
 import { objects, offers, version } from "../../cluster-state.ts";
 import { serviceName } from "../../model/cluster/services.ts";
@@ -11,7 +11,7 @@ import {
   type FormErrors,
   type ServiceForm,
 } from "../../model/cluster/spec-form.ts";
-import { specFrom, specText } from "../../model/cluster/spec-json.ts";
+import { specFrom, specYaml } from "../../model/cluster/spec-yaml.ts";
 import { ServiceSpec, type Service } from "../../../proto/gen/cluster.ts";
 import { linkTo, OpenButton, overview } from "./parts.tsx";
 import { Plan, type Wish } from "./plan.tsx";
@@ -168,7 +168,7 @@ interface EditorProps {
 
 function Editor({ base, isNew, onPlan, onClose }: EditorProps) {
   const [form, setForm] = useState(() => formOf(base));
-  const [json, setJson] = useState<string | null>(null);
+  const [yaml, setYaml] = useState<string | null>(null);
   const [errors, setErrors] = useState<FormErrors>({});
   const [failure, setFailure] = useState("");
   function change(fields: Partial<ServiceForm>): void {
@@ -178,49 +178,49 @@ function Editor({ base, isNew, onPlan, onClose }: EditorProps) {
   function submit(event: Event): void {
     event.preventDefault();
     setFailure("");
-    if (json === null) {
+    if (yaml === null) {
       const found = formErrors(form);
       setErrors(found);
       if (Object.keys(found).length > 0) return setFailure("Some fields have errors.");
       return onPlan((now) => (isNew ? specWith(base, form) : specWith(now, rebased(form, base, now))));
     }
-    const spec = specFrom(json);
+    const spec = specFrom(yaml);
     if (typeof spec === "string") return setFailure(spec);
     onPlan(() => spec);
   }
   /** What was typed goes along, if it can be read. */
-  function toJson(): void {
+  function toYaml(): void {
     const found = formErrors(form);
-    setJson(specText(Object.keys(found).length > 0 ? base : specWith(base, form)));
+    setYaml(specYaml(ServiceSpec, Object.keys(found).length > 0 ? base : specWith(base, form)));
     setFailure("");
   }
   function toForm(): void {
-    const spec = specFrom(json ?? "");
+    const spec = specFrom(yaml ?? "");
     if (typeof spec === "string") return setFailure(spec);
     setForm(formOf(spec));
     setFailure("");
-    setJson(null);
+    setYaml(null);
   }
   return (
     <form class="editor" onSubmit={submit} noValidate>
       <p class="tabs" role="group" aria-label="Edit as">
-        <button type="button" aria-pressed={json === null} onClick={() => json !== null && toForm()}>
+        <button type="button" aria-pressed={yaml === null} onClick={() => yaml !== null && toForm()}>
           Form
         </button>
-        <button type="button" aria-pressed={json !== null} onClick={() => json === null && toJson()}>
+        <button type="button" aria-pressed={yaml !== null} onClick={() => yaml === null && toYaml()}>
           Whole spec
         </button>
       </p>
-      {json === null ? (
+      {yaml === null ? (
         <Fields form={form} errors={errors} set={change} isNew={isNew} />
       ) : (
         <textarea
-          class="json"
-          aria-label="Spec as JSON"
+          class="yaml"
+          aria-label="Spec as YAML"
           spellcheck={false}
           rows={24}
-          value={json}
-          onInput={({ currentTarget }) => setJson(currentTarget.value)}
+          value={yaml}
+          onInput={({ currentTarget }) => setYaml(currentTarget.value)}
         />
       )}
       {failure !== "" && (

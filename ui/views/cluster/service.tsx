@@ -3,7 +3,6 @@ import { useMemo, useState } from "preact/hooks";
 import { nodeName, objects, offers, unary, version } from "../../cluster-state.ts";
 import { countsOf, modeOf, removalEffect, replicasOf, serviceName } from "../../model/cluster/services.ts";
 import { formOf, scaledTo } from "../../model/cluster/spec-form.ts";
-import { specText } from "../../model/cluster/spec-json.ts";
 import { byAge, isEnded, taskName } from "../../model/cluster/tasks.ts";
 import {
   ControlService,
@@ -17,6 +16,7 @@ import { LogsPanel } from "./logs.tsx";
 import { ActButton, Ago, OpenButton, overview } from "./parts.tsx";
 import { Plan, type Wish } from "./plan.tsx";
 import { RolloutPanel } from "./rollout.tsx";
+import { SpecView } from "./spec.tsx";
 import { EditService } from "./service-form.tsx";
 import { TasksTable } from "./tasks-table.tsx";
 import { Why } from "./why.tsx";
@@ -213,12 +213,7 @@ export function ServiceDetail({ id }: { readonly id: string }) {
       <TasksTable tasks={tasks} nameOf={(task) => taskName(task, nodeName.value)} place="node" />
       <LogsPanel target={{ serviceIds: [id] }} />
       <ActorLinks id={id} />
-      {service.spec !== null && (
-        <details>
-          <summary>Spec</summary>
-          <pre>{specText(service.spec)}</pre>
-        </details>
-      )}
+      <SpecView codec={ServiceSpec} spec={service.spec} />
     </>
   );
 }

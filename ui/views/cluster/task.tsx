@@ -2,10 +2,11 @@
 import { nodeName, objects, offers, version } from "../../cluster-state.ts";
 import { versionOf } from "../../model/cluster/objects.ts";
 import { imageOf, isEnded, lookOf, stateName, stateOf, taskName } from "../../model/cluster/tasks.ts";
-import type { Task } from "../../../proto/gen/cluster.ts";
+import { TaskSpec, type Task } from "../../../proto/gen/cluster.ts";
 import { ActorLinks } from "./actor-links.tsx";
 import { LogsPanel } from "./logs.tsx";
 import { For, linkTo, LookText } from "./parts.tsx";
+import { SpecView } from "./spec.tsx";
 import { TerminalPanel } from "./terminal-panel.tsx";
 import { Why } from "./why.tsx";
 
@@ -75,6 +76,7 @@ export function TaskDetail({ id }: { readonly id: string }) {
       <Why id={id} changes={versionOf(task)} />
       <LogsPanel target={{ taskIds: [id] }} />
       <ActorLinks id={id} />
+      <SpecView codec={TaskSpec} spec={task.spec} />
     </>
   );
 }

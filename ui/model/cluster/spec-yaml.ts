@@ -1,8 +1,11 @@
-/** A service's whole spec as JSON, for what the form does not show. */
+/** Whole specs as YAML, to read and to edit. JSON is YAML, too. */
+import { parse, stringify } from "yaml";
 import { ServiceSpec } from "../../../proto/gen/cluster.ts";
 
-export function specText(spec: ServiceSpec): string {
-  return JSON.stringify(ServiceSpec.toJson(spec), null, 2);
+/** Fields by their names in JSON, without those that are unset. `codec`: the spec's. */
+export function specYaml<Spec>(codec: { toJson(message: Spec): Record<string, unknown> }, spec: Spec): string {
+  // Long lines are not wrapped: what is copied stays as it was.
+  return stringify(codec.toJson(spec), { lineWidth: 0 });
 }
 
 /** Paths in `given` that `read` lacks: misspelt fields, and values of the wrong kind. */
@@ -18,6 +21,8 @@ function unread(given: unknown, read: unknown, path: string): readonly string[] 
     const other = (typeof read === "object" ? read : {}) as Readonly<Record<string, unknown>>;
     return entries.flatMap(([key, value]) => unread(value, other[key], path === "" ? key : `${path}.${key}`));
   }
+  // YAML reads 1.10 as the number 1.1: a text that looks like a number needs quotes.
+  if (typeof given === "number" && typeof read === "string") return [`${path} (a text: put it in quotes)`];
   const isDefault = given === null || given === "" || given === 0 || given === false;
   if (read === undefined) return isDefault ? [] : [path];
   // Numbers may be given as strings, as in the JSON form of protobuf.
@@ -28,12 +33,14 @@ function unread(given: unknown, read: unknown, path: string): readonly string[] 
 export function specFrom(text: string): ServiceSpec | string {
   let json: unknown;
   try {
-    json = JSON.parse(text);
+    json = parse(text);
   } catch (error) {
-    return `The text is not JSON: ${error instanceof Error ? error.message : String(error)}`;
+    // The rest of the message quotes the line.
+    const reason = error instanceof Error ? error.message.split("\n", 1)[0]?.replace(/:$/, "") : String(error);
+    return `The text is not YAML: ${reason}`;
   }
   if (typeof json !== "object" || json === null || Array.isArray(json))
-    return 'Expected an object with the fields of the spec, such as {"annotations": {"name": "web"}, …}';
+    return "Expected the fields of a spec, such as annotations and task";
   let spec: ServiceSpec;
   try {
     // Through bytes, so that nested messages have their defaults.
