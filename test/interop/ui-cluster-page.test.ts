@@ -117,6 +117,34 @@ browserTest("a service is created, scaled, updated, rolled back and removed, eac
   t.deepEqual(errors, []);
 });
 
+browserTest("a network is created and removed, each after what follows was said", async (t) => {
+  const { cluster, page, errors } = await opened(t);
+  await page.getByRole("link", { name: "New network" }).click();
+  await page.getByLabel("Name", { exact: true }).fill("back.end");
+  await page.getByLabel("Gateway").fill("10.1.0.1");
+  await page.getByRole("button", { name: "Plan …" }).click();
+  await page.getByText("expected up to 63 letters").waitFor();
+  await page.getByText("a gateway needs a subnet").waitFor();
+  await page.getByLabel("Name", { exact: true }).fill("back");
+  await page.getByLabel("Subnet").fill("10.1.0.0/16");
+  await page.getByLabel("No access to the outside").check();
+  await page.getByRole("button", { name: "Plan …" }).click();
+  await page.getByText("Tasks reach nothing outside of it.").waitFor();
+  await page.locator("pre.spec", { hasText: "subnet: 10.1.0.0/16" }).waitFor();
+  t.deepEqual(cluster.writes, []);
+  await page.getByRole("button", { name: "Create back" }).click();
+  await page.locator(".detail h2", { hasText: "back" }).waitFor();
+  t.like(cluster.networks.get("net-back")?.spec, { internal: true, attachable: false });
+  await page.locator("summary", { hasText: "Spec" }).click();
+  await page.locator("pre.spec", { hasText: "internal: true" }).waitFor();
+  await page.getByRole("button", { name: "Remove …" }).click();
+  await page.getByText("No task uses back.").waitFor();
+  await page.getByRole("button", { name: "Remove back" }).click();
+  await page.locator(".detail").waitFor({ state: "detached" });
+  t.deepEqual(cluster.writes, ["create network back", "remove network net-back"]);
+  t.deepEqual(errors, []);
+});
+
 browserTest("a service is updated by its whole spec as YAML", async (t) => {
   const { cluster, page, errors } = await opened(t);
   await page.goto(page.url().replace(/#.*/, "#/cluster/service/svc-web"));
@@ -227,6 +255,7 @@ browserTest("a read-only user is offered no action, an operator none of administ
     );
   }
   t.is(await reader.page.getByRole("link", { name: "+ New" }).count(), 0);
+  t.is(await reader.page.getByRole("link", { name: "New network" }).count(), 0);
   const operator = await opened(t, { role: "operator" });
   await operator.page.goto(operator.page.url().replace(/#.*/, "#/cluster/node/node1"));
   await operator.page.locator(".why li").waitFor();

@@ -1,6 +1,9 @@
 // The page's model of the cluster: objects, the matrix, texts, forms, and what each role is offered.
 import test from "ava";
+import { networkSpec } from "../../cli/network/spec.ts";
 import { accessByPath } from "../../edges/grpc/roles.ts";
+import { predefinedLabel } from "../../machines/allocation/new-networks.ts";
+import { checkNetworkSpec } from "../../machines/validation/network.ts";
 import {
   Annotations,
   ContainerSpec,
@@ -9,7 +12,10 @@ import {
   LogMessage,
   LogStream,
   Meta,
+  Network,
+  NetworkAttachment,
   NetworkAttachmentConfig,
+  NetworkSpec,
   Node,
   NodeDescription,
   NodeSpec_Availability,
@@ -43,6 +49,7 @@ import { eventLine } from "../../ui/model/cluster/events.ts";
 import { failureText } from "../../ui/model/cluster/failures.ts";
 import { logLine, tailOf } from "../../ui/model/cluster/log-lines.ts";
 import { cardsOf, cellAfter } from "../../ui/model/cluster/matrix.ts";
+import { emptyNetwork, networkErrors, networkSpecOf, removalOf } from "../../ui/model/cluster/networks.ts";
 import { availabilityEffect, cpusOf, nodeNames } from "../../ui/model/cluster/nodes.ts";
 import { ClusterObjects } from "../../ui/model/cluster/objects.ts";
 import { may, neededRoles, type Action } from "../../ui/model/cluster/permissions.ts";
@@ -328,6 +335,64 @@ test("a spec as YAML comes back, and misspelt fields are named", (t) => {
   );
 });
 
+test("a network's form accepts what the server accepts, and gives the spec of 'muster network create'", (t) => {
+  const form = { ...emptyNetwork, name: "back" };
+  t.deepEqual(NetworkSpec.toJson(networkSpecOf(form)), NetworkSpec.toJson(networkSpec("back", {})));
+  const flags = {
+    subnet: ["10.1.0.0/16"],
+    gateway: ["10.1.0.1"],
+    opt: ["encrypted"],
+    attachable: true,
+    internal: true,
+  };
+  const full = {
+    ...form,
+    subnet: " 10.1.0.0/16",
+    gateway: "10.1.0.1 ",
+    encrypted: true,
+    attachable: true,
+    internal: true,
+  };
+  t.deepEqual(networkErrors(full, []), {});
+  t.deepEqual(NetworkSpec.toJson(networkSpecOf(full)), NetworkSpec.toJson(networkSpec("back", flags)));
+  for (const name of ["", "a", "a-b_c", "a.b", "-a", "a-", "ä", "a".repeat(63), "a".repeat(64)])
+    t.is("name" in networkErrors({ ...form, name }, []), checkNetworkSpec(networkSpec(name, {})) !== null, name);
+  const known = Network.create({ id: "n1", spec: networkSpec("back", {}) });
+  t.like(networkErrors(form, [known]), { name: "there is a network back already" });
+  t.deepEqual(Object.keys(networkErrors({ ...form, driver: " ", subnet: "10.1", gateway: "x" }, [])), [
+    "driver",
+    "subnet",
+    "gateway",
+  ]);
+  t.like(networkErrors({ ...form, gateway: "10.1.0.1" }, []), { gateway: "a gateway needs a subnet" });
+});
+
+test("the removal of a network names who uses it, and what it takes from a later rollback", (t) => {
+  const network = Network.create({ id: "n1", spec: networkSpec("back", {}) });
+  const attached = ServiceSpec.create({
+    annotations: Annotations.create({ name: "web" }),
+    task: TaskSpec.create({ networks: [NetworkAttachmentConfig.create({ target: "n1" })] }),
+  });
+  const bare = ServiceSpec.create({ annotations: Annotations.create({ name: "web" }) });
+  const user = Service.create({ id: "s1", spec: attached });
+  const former = Service.create({ id: "s1", spec: bare, previousSpec: attached });
+  const on = { networks: [NetworkAttachment.create({ network })] };
+  t.deepEqual(removalOf(network, [user], []), {
+    isPossible: false,
+    text: "back is in use by web: update or remove it first.",
+  });
+  t.regex(removalOf(network, [former], [task("t1", on)]).text, /^1 task is still attached to back: /);
+  const after = removalOf(network, [former], [task("t1", on, TaskState.SHUTDOWN)]);
+  t.true(after.isPossible);
+  t.regex(after.text, /^No task uses back\. The previous spec of web uses it: /);
+  const predefined = Network.patch(network, {
+    spec: NetworkSpec.create({
+      annotations: Annotations.create({ name: "host", labels: { [predefinedLabel]: "true" } }),
+    }),
+  });
+  t.false(removalOf(predefined, [], []).isPossible);
+});
+
 test("an actor leads to the object that it is about", (t) => {
   t.deepEqual(objectOf("rollout/s1"), { view: "cluster", part: "service", id: "s1" });
   t.deepEqual(objectOf("session/n1"), { view: "cluster", part: "node", id: "n1" });
@@ -403,7 +468,14 @@ test("a command is split as a shell does", (t) => {
 });
 
 test("addresses of the cluster's view lead back to it", (t) => {
-  for (const hash of ["#/cluster", "#/cluster/new", "#/cluster/service/a%2Fb", "#/cluster/task/t", "#/cluster/node/n"])
+  for (const hash of [
+    "#/cluster",
+    "#/cluster/new",
+    "#/cluster/new-network",
+    "#/cluster/service/a%2Fb",
+    "#/cluster/task/t",
+    "#/cluster/node/n",
+  ])
     t.is(hashOf(routeOf(hash), null), hash);
   t.deepEqual(routeOf("#/cluster/unknown/x"), { view: "cluster", part: "overview" });
 });
@@ -415,6 +487,8 @@ test("the page offers an action exactly to the roles that the server lets perfor
     updateService: methods.UpdateService.path,
     removeService: methods.RemoveService.path,
     updateNode: methods.UpdateNode.path,
+    createNetwork: methods.CreateNetwork.path,
+    removeNetwork: methods.RemoveNetwork.path,
     openTerminal: TaskAccessService.methods.Send.path,
   };
   for (const [action, path] of Object.entries(paths))

@@ -9,9 +9,9 @@ export type Route =
   | { readonly view: "sequence"; readonly trace: string }
   | ClusterRoute;
 
-/** `new`: the form for a new service. */
+/** `new` and `new-network`: the forms for a new service and a new network. */
 export type ClusterRoute =
-  | { readonly view: "cluster"; readonly part: "overview" | "new" }
+  | { readonly view: "cluster"; readonly part: "overview" | "new" | "new-network" }
   | { readonly view: "cluster"; readonly part: ClusterKind; readonly id: string };
 
 const clusterKinds = ["service", "task", "node", "network"] as const;
@@ -34,7 +34,7 @@ export function routeOf(hash: string): Route {
   if (view === "cluster") {
     const part = clusterKinds.find((kind) => kind === first);
     if (part !== undefined && second !== "") return { view, part, id: second };
-    return { view, part: first === "new" ? "new" : "overview" };
+    return { view, part: first === "new" || first === "new-network" ? first : "overview" };
   }
   return { view: "actors" };
 }
@@ -62,7 +62,7 @@ function pathOf(route: Route): string {
   if (route.view === "sequence") return `#/sequence/${encodeURIComponent(route.trace)}`;
   if (route.view !== "cluster") return "#/actors";
   if (route.part === "overview") return "#/cluster";
-  return !("id" in route) ? "#/cluster/new" : `#/cluster/${route.part}/${encodeURIComponent(route.id)}`;
+  return !("id" in route) ? `#/cluster/${route.part}` : `#/cluster/${route.part}/${encodeURIComponent(route.id)}`;
 }
 
 function decoded(part: string): string {

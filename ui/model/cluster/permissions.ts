@@ -9,6 +9,8 @@ export const neededRoles = {
   updateService: "operator",
   removeService: "operator",
   controlRollout: "operator",
+  createNetwork: "operator",
+  removeNetwork: "operator",
   openTerminal: "operator",
   updateNode: "admin",
 } as const satisfies Readonly<Record<string, Role>>;

@@ -1,16 +1,19 @@
 /** A network: its addresses, and the services that are attached to it. */
+import { useState } from "preact/hooks";
 import { objects, version } from "../../cluster-state.ts";
 import { versionOf } from "../../model/cluster/objects.ts";
 import { serviceName } from "../../model/cluster/services.ts";
 import { formOf } from "../../model/cluster/spec-form.ts";
 import { NetworkSpec } from "../../../proto/gen/cluster.ts";
 import { ActorLinks } from "./actor-links.tsx";
-import { linkTo } from "./parts.tsx";
+import { NetworkRemoval } from "./network-form.tsx";
+import { linkTo, OpenButton } from "./parts.tsx";
 import { SpecView } from "./spec.tsx";
 import { Why } from "./why.tsx";
 
 export function NetworkDetail({ id }: { readonly id: string }) {
   void version.value;
+  const [isRemoving, setRemoving] = useState(false);
   const network = objects.value.networks.get(id);
   if (network === undefined)
     return <p class="empty">There is no network with the id {id}. It may have been removed.</p>;
@@ -52,6 +55,12 @@ export function NetworkDetail({ id }: { readonly id: string }) {
             ),
         )}
       </dl>
+      <p class="buttons">
+        <OpenButton action="removeNetwork" isOpen={isRemoving} onClick={() => setRemoving(!isRemoving)}>
+          Remove …
+        </OpenButton>
+      </p>
+      {isRemoving && <NetworkRemoval network={network} onClose={() => setRemoving(false)} />}
       <Why id={id} changes={versionOf(network)} />
       <h3>
         Services <small>{services.length}</small>

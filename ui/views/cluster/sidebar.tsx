@@ -115,6 +115,16 @@ export function Sidebar({ route }: { readonly route: ClusterRoute }) {
         </ul>
         <h2>
           Networks <small>{networks.length}</small>
+          {offers("createNetwork") && isLive.value && (
+            <a
+              class="button"
+              href={addressOf({ view: "cluster", part: "new-network" })}
+              aria-label="New network"
+              title="New network"
+            >
+              +
+            </a>
+          )}
         </h2>
         <ul class="networks">
           {networks.map((network) => (

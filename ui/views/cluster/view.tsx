@@ -5,6 +5,7 @@ import type { ClusterRoute } from "../../model/route.ts";
 import { EventsPanel } from "./events.tsx";
 import { Matrix } from "./matrix.tsx";
 import { NetworkDetail } from "./network.tsx";
+import { NewNetwork } from "./network-form.tsx";
 import { NodeDetail } from "./node.tsx";
 import { NewService } from "./service-form.tsx";
 import { overview } from "./parts.tsx";
@@ -18,6 +19,8 @@ function Detail({ route }: { readonly route: ClusterRoute }) {
       return null;
     case "new":
       return <NewService />;
+    case "new-network":
+      return <NewNetwork />;
     // Keys: what is typed for one object never stays for another.
     case "service":
       return <ServiceDetail key={route.id} id={route.id} />;
