@@ -1,17 +1,20 @@
 /**
  * `npm run sim -- --seeds 200 [--from N] [--processes N] [--until-failed]`, or `--seed 8471` for one seed. When a seed fails,
- * its trace, its spans and a recording are written. Ends with `N passed, N failed`; exits with 1 if any seed failed, or if CI's seeds no longer reach a mark (marks.ts).
+ * its trace, its spans and a recording are written, and those of the smallest plan that fails likewise (shrinking/), with that plan as
+ * a file for `--scenario`. Ends with `N passed, N failed`; exits with 1 if any seed failed, or if CI's seeds no longer reach a mark (marks.ts).
  */
-import { mkdtempSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { judgeSeed, knownFailures } from "./known-failures.ts";
 import { judgeMarks, knownMarks, unreachedMarks } from "./marks.ts";
-import { describeOptions, drawOptions } from "../../simulation/options.ts";
+import { describeOptions, drawOptions, type SimOptions } from "../../simulation/options.ts";
 import { runSeeds, type SeedResult } from "./seed-pool.ts";
 import { orExit, scriptArguments, UsageError, wholeNumber } from "../support/script-arguments.ts";
 import { otlpJson } from "./otlp.ts";
 import { filesKeep, saveRun } from "./run-files.ts";
+import { readScenario, scenarioText, type PlannedRun } from "./shrinking/scenario-file.ts";
+import { shrink, shrinkMsMax } from "./shrinking/shrink.ts";
 import { runSeed, type SimResult } from "../../simulation/world.ts";
 
 function say(line: string): void {
@@ -20,35 +23,46 @@ function say(line: string): void {
 
 const usage = `usage: npm run sim -- [--seeds N] [--from N] [--processes N] [--until-failed]
        npm run sim -- --seed N [--trace] [--otlp FILE]
+       npm run sim -- --scenario FILE [--trace] [--otlp FILE]
 
   --seeds N         Number of seeds to run (default 20)
   --from N          First seed (default 1)
   --processes N     Number of processes that run seeds (default: one per core)
   --until-failed    Stop at the first seed that fails
   --seed N          Run only this seed
+  --scenario FILE   Run this plan, such as one that a failing seed was shrunk to
+  --shrink SECONDS  Maximum real time for shrinking each failing seed; 0: none (default ${shrinkMsMax / 1_000})
   --trace           Write its trace, spans and recording even if it passes
   --otlp FILE       Write its spans to FILE, as OTLP in JSON for Jaeger, Tempo or any collector
 
-The trace, spans and recording of seeds that fail are written to a new folder.`;
+The trace, spans and recording of seeds that fail, and the scenario that each was shrunk to, are written to a new folder.`;
 
-const { values, only, from, count, processes } = orExit(() => {
+const { values, only, planned, from, count, processes, shrinkMs } = orExit(() => {
   const values = scriptArguments(usage, {
     seeds: { type: "string", default: "20" },
     from: { type: "string", default: "1" },
     seed: { type: "string" },
+    scenario: { type: "string" },
+    shrink: { type: "string", default: String(shrinkMsMax / 1_000) },
     trace: { type: "boolean", default: false },
     otlp: { type: "string" },
     processes: { type: "string" },
     "until-failed": { type: "boolean", default: false },
   });
-  const only = values.seed === undefined ? null : wholeNumber("--seed", values.seed, usage);
+  if (values.seed !== undefined && values.scenario !== undefined)
+    throw new UsageError(`--seed and --scenario exclude each other\n${usage}`);
+  const planned = values.scenario === undefined ? null : plannedRun(values.scenario);
+  const seed = values.seed === undefined ? null : wholeNumber("--seed", values.seed, usage);
+  const only = planned?.options ?? (seed === null ? null : drawOptions(seed));
   if (only === null && (values.trace || values.otlp !== undefined))
-    throw new UsageError(`--trace and --otlp need --seed\n${usage}`);
+    throw new UsageError(`--trace and --otlp need --seed or --scenario\n${usage}`);
   return {
     values,
     only,
-    from: only ?? wholeNumber("--from", values.from, usage),
+    planned,
+    from: only?.seed ?? wholeNumber("--from", values.from, usage),
     count: only === null ? wholeNumber("--seeds", values.seeds, usage) : 1,
+    shrinkMs: 1_000 * wholeNumber("--shrink", values.shrink, usage),
     processes: values.processes === undefined ? undefined : wholeNumber("--processes", values.processes, usage, 1),
   };
 });
@@ -61,15 +75,38 @@ let failed = 0;
 let knownToFail = 0;
 let ran = only === null ? 0 : 1;
 
-function save(seed: number, run: SimResult): void {
+/** Writes the files of a run, and if it failed, those of the smallest run that fails likewise. */
+async function save(options: SimOptions, run: SimResult): Promise<void> {
   folder ??= mkdtempSync(join(tmpdir(), "muster-sim-"));
-  for (const line of saveRun(folder, seed, run)) say(`  ${line}`);
+  const name = `seed-${options.seed}`;
+  for (const line of saveRun(folder, name, run)) say(`  ${line}`);
+  const { failure, marks, strikes } = run;
+  if (failure === null || shrinkMs === 0) return;
+  const how = { run: runSeed, limitMs: shrinkMs, now: () => performance.now() };
+  const shrunk = await shrink(options, { failure, marks, strikes }, how);
+  const path = join(folder, `${name}.shrunk.yaml`);
+  const origin = planned === null ? `npm run sim -- --seed ${options.seed}` : `${values.scenario}`;
+  const comment = [shrunk.failure, `Shrunk from ${origin}, in ${shrunk.runs} runs.`];
+  writeFileSync(path, scenarioText({ options: shrunk.options, violates: shrunk.invariant }, comment));
+  say(`  shrunk in ${shrunk.runs} runs${shrunk.isMinimal ? "" : " (stopped by --shrink)"}: ${shrunk.failure}`);
+  say(`  scenario: ${path} (npm run sim -- --scenario ${path})`);
+  const smallest = await runSeed(shrunk.options, filesKeep);
+  for (const line of saveRun(folder, `${name}.shrunk`, smallest)) say(`  ${line}`);
+}
+
+/** Throws UsageError. */
+function plannedRun(path: string): PlannedRun {
+  try {
+    return readScenario(readFileSync(path, "utf8"), path);
+  } catch (error) {
+    throw new UsageError((error as Error).message);
+  }
 }
 
 function isPassed(seed: number, result: SeedResult): boolean {
   for (const [mark, times] of result.marks) marks.set(mark, (marks.get(mark) ?? 0) + times);
   const summary = `${Math.round(result.virtualMs / 1000)} s virtual, ${result.steps} steps, ${result.versions} versions`;
-  const { note, verdict } = judgeSeed(knownFailures.get(seed), result.failure);
+  const { note, verdict } = judgeSeed(planned === null ? knownFailures.get(seed) : undefined, result.failure);
   if (verdict === "passed") {
     say(`seed ${seed}: passed (${summary})`);
     return true;
@@ -80,8 +117,8 @@ function isPassed(seed: number, result: SeedResult): boolean {
   say(`seed ${seed}: ${verdict === "known" ? "known to fail:" : "FAILED"}${failure} (${summary})`);
   if (note !== "") say(`  ${note}`);
   if (verdict === "known") return true;
-  say(`  ${describeOptions(drawOptions(seed))}`);
-  say(`  again: npm run sim -- --seed ${seed}`);
+  if (planned === null) say(`  ${describeOptions(drawOptions(seed))}`);
+  say(`  again: npm run sim -- ${planned === null ? `--seed ${seed}` : `--scenario ${values.scenario}`}`);
   return false;
 }
 
@@ -91,13 +128,15 @@ if (only === null) {
     ran += 1;
     // Nothing is kept while many seeds run; the first few failing seeds run again, with the same result, to write their files.
     if (isPassed(seed, result) || failed > tracesMax || untilFailed) return;
-    save(seed, await runSeed(drawOptions(seed), filesKeep));
+    const options = drawOptions(seed);
+    await save(options, await runSeed(options, filesKeep));
   });
 } else {
-  const options = drawOptions(from);
-  say(`seed ${from}: ${describeOptions(options)}`);
-  const result = await runSeed(options, filesKeep);
-  if (!isPassed(from, { ...result, marks: [...result.marks] }) || values.trace) save(from, result);
+  say(`seed ${from}: ${describeOptions(only)}`);
+  const result = await runSeed(only, filesKeep);
+  if (planned !== null)
+    say(`  the file says: ${planned.violates === null ? "passes" : `violates ${planned.violates}`}`);
+  if (!isPassed(from, { ...result, marks: [...result.marks] }) || values.trace) await save(only, result);
   if (values.otlp !== undefined) {
     writeFileSync(values.otlp, otlpJson(result.spans));
     say(`  ${result.spans.length} spans: ${values.otlp}`);

@@ -18,7 +18,7 @@ test("the trace, the spans and the recording of a run that fails end at the fail
   const options = { ...drawOptions(1), trials: 0, tasks: { ...steadyTasks, startMsMax: 3_600_000 } };
   const run = await runSeed(options, filesKeep);
   t.regex(run.failure ?? "", /^L\d/);
-  const lines = saveRun(folder, 1, run);
+  const lines = saveRun(folder, "seed-1", run);
   t.deepEqual(readdirSync(folder).sort(), ["seed-1.mrec", "seed-1.otlp.json", "seed-1.trace"]);
   for (const name of readdirSync(folder)) t.true(lines.some((line) => line.includes(join(folder, name))));
   t.true(readFileSync(join(folder, "seed-1.trace"), "utf8").includes(`world FAILED ${run.failure}`));

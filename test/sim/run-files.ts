@@ -8,9 +8,9 @@ import { otlpJson } from "./otlp.ts";
 /** The parts of a run that its files need. */
 export const filesKeep: Keeps = { trace: true, spans: true, recording: true };
 
-/** Writes the files; returns a line for each, with its path and how it is opened. */
-export function saveRun(folder: string, seed: number, run: Pick<SimResult, "trace" | "spans" | "recording">): string[] {
-  const path = (ending: string): string => join(folder, `seed-${seed}.${ending}`);
+/** Writes the files, named such as `seed-7`; returns a line for each, with its path and how it is opened. */
+export function saveRun(folder: string, name: string, run: Pick<SimResult, "trace" | "spans" | "recording">): string[] {
+  const path = (ending: string): string => join(folder, `${name}.${ending}`);
   writeFileSync(path("trace"), run.trace);
   writeFileSync(path("otlp.json"), otlpJson(run.spans));
   writeFileSync(path("mrec"), run.recording ?? new Uint8Array());
