@@ -71,10 +71,11 @@ function callOf({ signal, traceparent }: UiCallContext): CallContext {
 }
 
 /** FAILED_PRECONDITION for a recording without objects. */
-function objectsOf({ missing, objects }: OpenedRecording): RecordedObjects {
+function objectsOf({ fault, missing, objects }: OpenedRecording): RecordedObjects {
   if (objects !== null) return objects;
   const said = missing.filter((each) => each.startsWith("the cluster's objects"));
-  const why = said.length > 0 ? said.join("; ") : "an earlier version of Muster made it";
+  // A damaged file may have had them.
+  const why = fault?.message ?? (said.length > 0 ? said.join("; ") : "an earlier version of Muster made it");
   throw new RpcError(Status.FAILED_PRECONDITION, `this recording has no cluster objects: ${why}`);
 }
 

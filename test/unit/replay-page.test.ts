@@ -13,7 +13,8 @@ import {
   LogsService,
   Node,
   OperatorService,
-  type RecordingPart,
+  RecordedTransaction,
+  RecordingPart,
   Service,
   ServiceSpec,
   Task,
@@ -107,6 +108,7 @@ const taskIn = (state: TaskState, err = ""): Task =>
 /** A service that is created, whose task runs, and that is renamed and removed: a second apart. */
 async function recordedService(
   change: (parts: readonly RecordingPart[]) => readonly RecordingPart[] = (parts) => parts,
+  isForced = false,
 ) {
   const { manager, record, wait } = rangeWorld();
   const { clock, drop, seed } = manager;
@@ -129,7 +131,7 @@ async function recordedService(
   }
   const { missing, parts } = await record(startMs);
   const encoded = sealedParts([headPart(), ...change(parts)], null, missing);
-  const recording = await openRecording(inOrder([await fileOf(encoded)]), { isForced: false });
+  const recording = await openRecording(inOrder([await fileOf(encoded)]), { isForced });
   const { call } = recordedBackend(recording);
   const context = { signal: new AbortController().signal, traceparent: "" };
   async function ask<Request, Response>(
@@ -222,6 +224,19 @@ test("a recording without objects says why, and what a recording never has is re
     message: "this recording has no cluster objects: an earlier version of Muster made it",
   });
   t.is((error as RpcError).code, Status.FAILED_PRECONDITION);
+  const nonsense = Buffer.from("nonsense");
+  const damaged = await recordedService(
+    (parts) =>
+      parts.map((part) =>
+        part.transaction?.base === true
+          ? RecordingPart.create({ transaction: RecordedTransaction.patch(part.transaction, { record: nonsense }) })
+          : part,
+      ),
+    true,
+  );
+  await t.throwsAsync(damaged.at(damaged.startMs, ListServices, ListServicesRequest.create()), {
+    message: /^this recording has no cluster objects: it is damaged: its range of the log cannot be read: /,
+  });
   const { ask } = await recordedService();
   await t.throwsAsync(ask(LogsService.methods.SubscribeLogs, {}), {
     message: "a recording does not have the output of tasks",
