@@ -248,3 +248,30 @@ test.serial("the cluster's objects of an incident are shown without the cluster,
   t.is(await runningAt(after), 0);
   t.is(await runningAt(one), 1, "and back");
 });
+
+const rootTest = process.getuid?.() === 0 ? test.serial : test.serial.skip;
+
+rootTest(
+  "a recording that a full disk cannot hold leaves the earlier file, and says how much is missing",
+  async (t) => {
+    t.timeout(patient(120_000));
+    const manager = await startManager(t);
+    const folder = tempDir(t, "full");
+    const file = join(folder, "incident.mrec");
+    // Its own mount namespace, which ends with the shell: two pages, of which the earlier file has one.
+    const script = [
+      'folder=$1; shift; mount -t tmpfs -o size=8k tmpfs "$folder" || exit 9',
+      'printf earlier > "$folder/incident.mrec"',
+      '"$@"; code=$?; ls "$folder"; cat "$folder/incident.mrec"; exit $code',
+    ].join("\n");
+    const full = await runMuster(["record", "--host", `unix://${join(manager.dataDir, "control.sock")}`, "-o", file], {
+      wrap: ["unshare", "-m", "sh", "-c", script, "sh", folder],
+    });
+    t.is(full.code, 1, saidBy(full));
+    t.regex(
+      full.stderr,
+      /cannot write \S+incident\.mrec: the disk is full: the recording has \d+\.\d MiB, 0\.0 MiB are free/,
+    );
+    t.deepEqual(full.stdout.split("\n"), ["incident.mrec", "earlier"], "neither a part of the new file nor its name");
+  },
+);
