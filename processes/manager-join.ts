@@ -130,6 +130,8 @@ const nothingHeld = {
   nodeKey: "",
   nodeCertificate: "",
   rootCertificate: "",
+  natsCaCertificate: "",
+  natsCaKey: "",
   peers: [],
   dataKeys: [],
   plainThrough: 0,

@@ -15,7 +15,6 @@ import { ListenError } from "../edges/grpc/listener.ts";
 import { createExternalCa } from "../edges/cfssl/client.ts";
 import { newId } from "../runtime/ids.ts";
 import { connectNats, type NatsLink } from "../runtime/nats/connection.ts";
-import { startNatsServer, type NatsServer } from "../runtime/nats/server.ts";
 import { watchForStuck } from "../runtime/nats/stuck-watch.ts";
 import { NatsProblem } from "../runtime/nats/errors.ts";
 import { NatsServerProblem } from "../runtime/nats/server.ts";
@@ -42,7 +41,7 @@ import { watchOwnDemotion } from "../actors/manager/own-demotion.ts";
 import type { NetworkDefaults } from "../machines/allocation/network-defaults.ts";
 import { reportLogTroubles } from "./log-troubles.ts";
 import { serveMetrics } from "./metrics-server.ts";
-import { moveOwnNats, ownNatsServer } from "./move-own-nats.ts";
+import { moveOwnNats, startOwnNats } from "./move-own-nats.ts";
 import { natsAccess, replicasOn, type SharedNats } from "./shared-nats.ts";
 import { unlessEnding, type Starting } from "./signals.ts";
 
@@ -132,22 +131,19 @@ export async function startManagerProcess(
     const advertise = formatHostPort(place);
     const addresses = await addressesOf(place.host);
 
-    let natsServer: NatsServer | null = null;
-    if (options.nats === null) {
-      natsServer = await startNatsServer(ownNatsServer(dataDir.path, telemetry));
-      const server = natsServer;
-      undo.push(() => server.stop());
-    } else if (options.nats.moves) await moveOwnNats(dataDir.path, options.nats, telemetry);
+    const ownNats = options.nats === null ? await startOwnNats(dataDir.path, vault, { telemetry }) : null;
+    const natsServer = ownNats?.server ?? null;
+    if (ownNats !== null) undo.push(() => ownNats.stop());
+    if (options.nats?.moves === true) await moveOwnNats(dataDir.path, vault, options.nats, telemetry);
     const connecting: Promise<NatsLink> = connectNats({
-      servers: natsServer === null ? (options.nats?.servers ?? []) : [natsServer.url],
+      servers: options.nats?.servers ?? [],
       ...(options.nats === null ? {} : { replicas: replicasOn(options.nats), ...natsAccess(options.nats) }),
-      ...(natsServer === null
+      ...(ownNats === null
         ? {}
         : {
-            user: natsServer.user,
-            pass: natsServer.pass,
-            flushesEveryWrite: natsServer.flushesEveryWrite,
-            disk: natsServer.disk,
+            ...ownNats.access,
+            flushesEveryWrite: ownNats.server.flushesEveryWrite,
+            disk: ownNats.server.disk,
           }),
       name: `muster-manager-${knownNodeId(dataDir) ?? "joining"}`,
       telemetry,

@@ -1,9 +1,12 @@
-/** `--nats-move`: moves a manager's own NATS to a shared one, once, at a start. */
+/** A manager's own nats-server; and `--nats-move`, which moves its data to a shared one, once, at a start. */
 import { existsSync, renameSync } from "node:fs";
 import { join } from "node:path";
+import type { NatsOptions } from "../runtime/nats/connection.ts";
 import { moveStreams } from "../runtime/nats/move.ts";
-import { startNatsServer } from "../runtime/nats/server.ts";
+import { startNatsServer, type NatsServer } from "../runtime/nats/server.ts";
 import type { Telemetry } from "../runtime/ports/index.ts";
+import type { Vault } from "../runtime/store/vault.ts";
+import { openNatsIdentity, type NatsIdentity } from "./nats-identity.ts";
 import { natsAccess, replicasOn, type SharedNats } from "./shared-nats.ts";
 
 /** Folder of the manager's own NATS in a data dir. */
@@ -11,11 +14,48 @@ export function ownNatsFolder(dataDir: string): string {
   return join(dataDir, "nats");
 }
 
-/** Options of a manager's own nats-server. */
-export function ownNatsServer(dataDir: string, telemetry: Telemetry): Parameters<typeof startNatsServer>[0] {
+interface OwnNats {
+  readonly server: NatsServer;
+  /** Options of a connection to it. */
+  readonly access: Pick<NatsOptions, "servers" | "tls">;
+  /** Ends when its process has exited. */
+  stop(): Promise<void>;
+}
+
+/** Starts a manager's own nats-server, with mutual TLS by a CA in its vault. Throws NatsServerProblem. */
+export async function startOwnNats(
+  dataDir: string,
+  vault: Vault,
+  options: Parameters<typeof openNatsIdentity>[2],
+): Promise<OwnNats> {
+  const { telemetry } = options;
+  const identity = await openNatsIdentity(dataDir, vault, options);
+  try {
+    const server = await startNatsServer(ownNatsServer(dataDir, identity, telemetry));
+    identity.onRenewed(() => server.reload());
+    return {
+      server,
+      access: { servers: [server.url], tls: identity.clientTls },
+      stop: () => {
+        identity.stop();
+        return server.stop();
+      },
+    };
+  } catch (error) {
+    identity.stop();
+    throw error;
+  }
+}
+
+function ownNatsServer(
+  dataDir: string,
+  identity: NatsIdentity,
+  telemetry: Telemetry,
+): Parameters<typeof startNatsServer>[0] {
   const folder = ownNatsFolder(dataDir);
   const binary = process.env["MUSTER_NATS_SERVER"];
-  return { dataDir: folder, logFile: join(folder, "nats.log"), telemetry, ...(binary ? { binary } : {}) };
+  const tls = identity.serverTls;
+  return { dataDir: folder, logFile: join(folder, "nats.log"), telemetry, tls, ...(binary ? { binary } : {}) };
 }
 
 /**
@@ -23,21 +63,25 @@ export function ownNatsServer(dataDir: string, telemetry: Telemetry): Parameters
  * without `--nats` would otherwise continue with it, apart from the cluster. Throws NatsProblem and NatsServerProblem; then
  * nothing has changed.
  */
-export async function moveOwnNats(dataDir: string, nats: SharedNats, telemetry: Telemetry): Promise<void> {
+export async function moveOwnNats(
+  dataDir: string,
+  vault: Vault,
+  nats: SharedNats,
+  telemetry: Telemetry,
+): Promise<void> {
   const folder = ownNatsFolder(dataDir);
   if (!existsSync(folder)) return;
-  const server = await startNatsServer(ownNatsServer(dataDir, telemetry));
+  const own = await startOwnNats(dataDir, vault, { telemetry });
   const common = { name: "muster-manager-move", telemetry };
   try {
-    const { url, user, pass } = server;
     const moved = await moveStreams(
-      { ...common, servers: [url], user, pass },
+      { ...common, ...own.access },
       { ...common, servers: nats.servers, replicas: replicasOn(nats), ...natsAccess(nats) },
     );
     if (moved.kind === "nothing") return;
     telemetry.log.info(moved, "moved the log of this manager's own NATS to the shared one");
   } finally {
-    await server.stop();
+    await own.stop();
   }
   let aside = `${folder}-moved`;
   for (let n = 2; existsSync(aside); n += 1) aside = `${folder}-moved-${n}`;

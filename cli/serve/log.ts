@@ -5,7 +5,7 @@ import { LogMark } from "../../proto/gen/messages.ts";
 import { timestampOf } from "../../proto/time.ts";
 import { NatsProblem } from "../../runtime/nats/errors.ts";
 import { connectNats } from "../../runtime/nats/connection.ts";
-import { NatsServerProblem, startNatsServer } from "../../runtime/nats/server.ts";
+import { NatsServerProblem } from "../../runtime/nats/server.ts";
 import type { Log } from "../../runtime/ports/index.ts";
 import { Keyring } from "../../runtime/store/keyring.ts";
 import { checkLog, readAll, repairLog, type CheckedLog, type LogReport } from "../../runtime/store/log-check.ts";
@@ -14,6 +14,7 @@ import { joinDelimited } from "../../runtime/store/record.ts";
 import type { Replica } from "../../runtime/store/replica.ts";
 import { SealedBlobs } from "../../runtime/store/sealed-blobs.ts";
 import { SealedLog } from "../../runtime/store/sealed-log.ts";
+import type { Vault } from "../../runtime/store/vault.ts";
 import { SystemClock } from "../../runtime/system/clock.ts";
 import { MarkFile, markFileName } from "../../runtime/system/mark-file.ts";
 import { SystemRandom } from "../../runtime/system/random.ts";
@@ -25,7 +26,7 @@ import type { Shell } from "../shell.ts";
 import { UsageError, UserError } from "../../lib/user-error.ts";
 import { openDataDir, type DataDir } from "../../processes/data-dir.ts";
 import { keysOf, unreadable } from "../../processes/log-keys.ts";
-import { ownNatsServer } from "../../processes/move-own-nats.ts";
+import { startOwnNats } from "../../processes/move-own-nats.ts";
 import { natsFlags, sharedNatsOf } from "./nats-flags.ts";
 import { natsAccess, replicasOn, type SharedNats } from "../../processes/shared-nats.ts";
 import { logging } from "./serving-flags.ts";
@@ -158,7 +159,7 @@ async function withLog(
     const random = new SystemRandom();
     const clock = new SystemClock();
     const vault = keysOf(dataDir, random, unlockKey);
-    const link = await connect(dataDir, shared, telemetry, undo);
+    const link = await connect({ dataDir, vault }, shared, telemetry, undo);
     const keyring = new Keyring(vault, random);
     const parts = {
       clock,
@@ -181,7 +182,7 @@ async function withLog(
 }
 
 async function connect(
-  dataDir: DataDir,
+  { dataDir, vault }: { readonly dataDir: DataDir; readonly vault: Vault },
   shared: SharedNats | null,
   telemetry: Awaited<ReturnType<typeof telemetryFor>>,
   undo: (() => Promise<void> | void)[],
@@ -193,10 +194,9 @@ async function connect(
     undo.push(() => link.drain());
     return link;
   }
-  const server = await startNatsServer(ownNatsServer(dataDir.path, telemetry));
-  undo.push(() => server.stop());
-  const { flushesEveryWrite, pass, url, user } = server;
-  const link = await connectNats({ ...common, servers: [url], user, pass, flushesEveryWrite });
+  const own = await startOwnNats(dataDir.path, vault, { telemetry });
+  undo.push(() => own.stop());
+  const link = await connectNats({ ...common, ...own.access, flushesEveryWrite: own.server.flushesEveryWrite });
   undo.push(() => link.drain());
   return link;
 }

@@ -112,21 +112,27 @@ function floorToMinute(atMs: number): number {
   return Math.floor(atMs / minuteMs) * minuteMs;
 }
 
-/** Creates a self-signed root named `swarm-ca` with a new P-256 key (PKCS#8 PEM), valid for 20 years. */
-export async function createRoot(
-  options: { readonly nowMs?: number } = {},
-): Promise<{ certificatePem: string; keyPem: string }> {
+interface RootOptions {
+  readonly nowMs?: number;
+  /** Common name; default `swarm-ca`. */
+  readonly name?: string;
+  /** Default: 20 years from `nowMs`. */
+  readonly validity?: { readonly notBeforeMs: number; readonly notAfterMs: number };
+}
+
+/** Creates a self-signed root with a new P-256 key (PKCS#8 PEM). */
+export async function createRoot(options: RootOptions = {}): Promise<{ certificatePem: string; keyPem: string }> {
   const { privateKey, publicKey } = await generateKeyPairAsync("ec", { namedCurve: "P-256" });
-  const name = sequence(nameAttribute(oidCommonName, "swarm-ca"));
+  const name = sequence(nameAttribute(oidCommonName, options.name ?? "swarm-ca"));
   const publicKeyDer = publicKey.export({ format: "der", type: "spki" });
-  const notBeforeMs = floorToMinute((options.nowMs ?? Date.now()) - rootBackdateMs);
+  const earlyMs = floorToMinute((options.nowMs ?? Date.now()) - rootBackdateMs);
+  const validity = options.validity ?? { notBeforeMs: earlyMs, notAfterMs: earlyMs + rootValiditySeconds * 1_000 };
   const der = signCertificate(
     {
       issuerDer: name,
       subjectDer: name,
       publicKeyDer,
-      notBeforeMs,
-      notAfterMs: notBeforeMs + rootValiditySeconds * 1_000,
+      ...validity,
       extensions: [rootKeyUsage, rootBasicConstraints, subjectKeyIdentifier(keyIdentifier(publicKeyDer))],
     },
     privateKey,

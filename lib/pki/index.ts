@@ -29,5 +29,6 @@ export {
   type IssuerName,
   type RootOutcome,
 } from "./root.ts";
+export { createNatsAuthority, issueNatsIdentity, natsName, type NatsAuthority } from "./nats.ts";
 export { createServerIdentity, type ServerIdentityRequest } from "./server.ts";
 export { issueUserCertificate, userUnit, validUntilMs, type UserCertificateRequest } from "./user.ts";

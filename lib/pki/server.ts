@@ -24,10 +24,17 @@ export interface ServerIdentityRequest {
   readonly addresses: readonly string[];
   readonly nowMs: number;
   readonly validityMs: number;
+  /** Start of the validity; default: an hour before `nowMs`. */
+  readonly notBeforeMs?: number;
+  /** Whether it also authenticates a client. Default false, so that nodes' services reject it as a client certificate. */
+  readonly isClient?: boolean;
 }
 
 /** The validity starts an hour early, as in node certificates, for clocks that are behind. */
 const backdateMs = 3_600_000;
+
+const serverAuth = oid("1.3.6.1.5.5.7.3.1");
+const clientAuth = oid("1.3.6.1.5.5.7.3.2");
 
 /** The bytes of an iPAddress (RFC 5280 §4.2.1.6); null for an invalid address. */
 function addressBytes(address: string): Uint8Array | null {
@@ -64,12 +71,12 @@ export async function createServerIdentity(
       issuerDer: signer.subjectDer,
       subjectDer: sequence(nameAttribute(oid("2.5.4.3"), request.names[0])),
       publicKeyDer,
-      notBeforeMs: request.nowMs - backdateMs,
+      notBeforeMs: request.notBeforeMs ?? request.nowMs - backdateMs,
       notAfterMs,
       extensions: [
-        // digitalSignature; serverAuth only, so that nodes' services do not accept it as a client certificate.
+        // digitalSignature
         extension("2.5.29.15", true, bitString(Uint8Array.of(0b1000_0000), 7)),
-        extension("2.5.29.37", false, sequence(oid("1.3.6.1.5.5.7.3.1"))),
+        extension("2.5.29.37", false, sequence(serverAuth, ...(request.isClient === true ? [clientAuth] : []))),
         extension("2.5.29.19", true, sequence()),
         subjectKeyIdentifier(keyIdentifier(publicKeyDer)),
         signer.authorityKeyIdentifier,

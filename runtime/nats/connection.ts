@@ -1,5 +1,4 @@
 /** The ports of one process on one NATS: with `server.ts`, the only entry to this folder for `cli/`. */
-import type { TlsOptions } from "nats";
 import { SystemRandom } from "../system/random.ts";
 import type { Blobs, Bus, BusServers, LeaseBucket, Log, Random, Telemetry } from "../ports/index.ts";
 import { abilities, isSupported } from "./abilities.ts";
@@ -11,6 +10,7 @@ import { type Laggard, Laggards } from "./laggards.ts";
 import { NatsLeases } from "./leases.ts";
 import { Link } from "./link.ts";
 import { NatsLog } from "./log.ts";
+import type { NatsTls } from "./nats-tls.ts";
 import { setUpBlobs, setUpStreams } from "./streams.ts";
 
 /** Bytes: NATS's own default. It is enough for the managers' messages and for a transaction with the largest config. */
@@ -25,7 +25,7 @@ export interface NatsOptions {
   readonly pass?: string;
   readonly token?: string;
   /** For servers that require TLS with their own CA or a client certificate; files are read again at each connection. */
-  readonly tls?: TlsOptions;
+  readonly tls?: NatsTls;
   /** Accept servers beyond loopback without TLS or authentication. Default false. */
   readonly insecure?: boolean;
   /** This process's name in the server's tools. */

@@ -10,7 +10,7 @@
  * K3: subscriptions survive reconnects until their owner ends them; messages in between are lost.
  * K4: if several servers are configured, one that answers pings but does not serve the log is left for another.
  */
-import { connect, type Msg, type MsgHdrs, type NatsConnection, type NatsError, type Sub, type TlsOptions } from "nats";
+import { connect, type Msg, type MsgHdrs, type NatsConnection, type NatsError, type Sub } from "nats";
 import { type Backoff, backoffMs, drawUpperHalf } from "../../lib/backoff.ts";
 import type { BusServers, Random, Subscription, Telemetry } from "../ports/index.ts";
 import { type NatsAddress, parseAddress, showAddress } from "./address.ts";
@@ -18,6 +18,7 @@ import { asDialProblem, dialProblem } from "./dial-problem.ts";
 import { crash, NatsProblem, textOf } from "./errors.ts";
 import { type Greeting, type GreetingOutcome, greet } from "./greeting.ts";
 import { openServerProblem } from "./open-server.ts";
+import type { NatsTls } from "./nats-tls.ts";
 import { silentTicksLost, silentTicksSuspect, startPinging } from "./pings.ts";
 import { type Answer, Requests } from "./requests.ts";
 import { Serving } from "./serving.ts";
@@ -45,7 +46,7 @@ interface LinkOptions {
   readonly user?: string;
   readonly pass?: string;
   readonly token?: string;
-  readonly tls?: TlsOptions;
+  readonly tls?: NatsTls;
   /** Accept servers beyond loopback without TLS or authentication. Default false. */
   readonly insecure?: boolean;
   /** Shown by the server's own tools. */
@@ -418,12 +419,12 @@ export class Link {
 }
 
 /**
- * The library does not pass Node the name that the certificate must have, and Node then uses `localhost`. TLS is limited to
+ * The library does not pass Node the name that the certificate must have, and Node would then use `localhost`. TLS is limited to
  * 1.2: in 1.3 a server rejects a missing or wrong client certificate after the handshake, at a moment when nothing listens to
  * the library's socket, so the rejection would end the process.
  */
-function identifying(tls: TlsOptions, { host }: NatsAddress): TlsOptions {
-  return { ...tls, host, maxVersion: "TLSv1.2" } as TlsOptions;
+function identifying({ serverName, ...tls }: NatsTls, { host }: NatsAddress): NatsTls {
+  return { ...tls, host: serverName ?? host, maxVersion: "TLSv1.2" } as NatsTls;
 }
 
 /** An error from a listener is a broken invariant of its own; thrown here, it would look like a failure to connect. */

@@ -1,5 +1,5 @@
 /**
- * The files of our own nats-server, all in `<data dir>/nats`: `server.conf` (written at each start, 0600: it contains the
+ * The files of our own nats-server, all in `<data dir>/nats`: `server.conf` (written at each start, 0600: it may contain the
  * password), `access.json` (port, user and password, created once, so that clients find the server again after a restart),
  * `owner.json` (the process that runs it), `jetstream/` (its storage).
  */
@@ -73,18 +73,32 @@ export async function writeOwner(files: ServerFiles, owner: ServerOwner): Promis
  */
 const memoryStoreBytes = 64 * 1024 * 1024;
 
-/** Loopback only: managers on other machines need a NATS cluster with mutual TLS, configured by its operator. */
-export const listenHost = "127.0.0.1";
+/** Its only address: managers on other machines need a NATS cluster, which its operator configures. */
+export const loopback = "127.0.0.1";
+
+/** Files (PEM) of mutual TLS, read at each start of the server and when it reloads. */
+export interface ServerTls {
+  /** The CA whose certificates clients need. */
+  readonly caFile: string;
+  readonly certFile: string;
+  readonly keyFile: string;
+}
 
 export async function writeConfig(
   files: ServerFiles,
-  options: ServerAccess & { readonly name: string; readonly version: string; readonly diskBytes: number },
+  options: ServerAccess & {
+    readonly name: string;
+    readonly version: string;
+    readonly diskBytes: number;
+    /** Absent: clients need the password, over a connection in clear text. */
+    readonly tls?: ServerTls | undefined;
+  },
 ): Promise<{ readonly flushesEveryWrite: boolean }> {
   const flushesEveryWrite = hasSyncInterval(options.version);
   const lines = [
     "# Written by Muster at each start: changes are lost.",
     `server_name: ${JSON.stringify(options.name)}`,
-    `listen: "${listenHost}:${options.port}"`,
+    `listen: "${loopback}:${options.port}"`,
     "# The size limit of a transaction, and so of the log.",
     "max_payload: 8MB",
     "# A reader that reads nothing for this long is disconnected; it reconnects and continues.",
@@ -97,14 +111,29 @@ export async function writeConfig(
     `  max_memory_store: ${memoryStoreBytes}`,
     ...(flushesEveryWrite ? ["  # Acknowledge only what is on the disk.", "  sync_interval: always"] : []),
     "}",
-    "authorization {",
-    `  user: ${JSON.stringify(options.user)}`,
-    `  password: ${JSON.stringify(options.pass)}`,
-    "}",
+    ...(options.tls === undefined ? passwordLines(options) : tlsLines(options.tls)),
     "",
   ];
   await replaceFile(files.config, lines.join("\n"));
   return { flushesEveryWrite };
+}
+
+function passwordLines({ user, pass }: ServerAccess): readonly string[] {
+  return ["authorization {", `  user: ${JSON.stringify(user)}`, `  password: ${JSON.stringify(pass)}`, "}"];
+}
+
+function tlsLines({ caFile, certFile, keyFile }: ServerTls): readonly string[] {
+  return [
+    "tls {",
+    `  ca_file: ${JSON.stringify(caFile)}`,
+    `  cert_file: ${JSON.stringify(certFile)}`,
+    `  key_file: ${JSON.stringify(keyFile)}`,
+    "  # Only clients with a certificate of this CA.",
+    "  verify: true",
+    "  # Seconds. A busy machine takes longer than the default of half a second.",
+    "  timeout: 5",
+    "}",
+  ];
 }
 
 async function readJson(path: string): Promise<Readonly<Record<string, unknown>>> {

@@ -7,7 +7,8 @@
  *     behind is terminated before a new one starts on its storage (nats-server itself does not lock it).
  * V2: it stops when its owner calls `stop`, not on Ctrl-C at the terminal: the manager has to drain first.
  * V4: it may be restarted while it runs, if it stops answering (`stuck-watch.ts` judges): as after an exit of its own.
- * V3: nobody connects without the password, which only this user can read.
+ * V3: nobody connects without a certificate of the managers' CA; without `tls`, which tests use, without the password, which only
+ *     this user can read.
  */
 import { type ChildProcess, spawn } from "node:child_process";
 import { closeSync, openSync } from "node:fs";
@@ -24,19 +25,21 @@ import { greet } from "./greeting.ts";
 import { endProcess, identify, isRunning, type ProcessIdentity } from "./process-identity.ts";
 import { findBinary } from "./server-binary.ts";
 import {
-  listenHost,
+  loopback,
   newCredentials,
   prepareFiles,
   readAccess,
   readOwner,
   type ServerAccess,
   type ServerFiles,
+  type ServerTls,
   writeAccess,
   writeConfig,
   writeOwner,
 } from "./server-files.ts";
 import { NatsServerProblem } from "./server-problem.ts";
 
+export type { ServerTls } from "./server-files.ts";
 export { NatsServerProblem } from "./server-problem.ts";
 
 /** It checks its storage before it opens the port: about a gigabyte a second on an ordinary disk. */
@@ -60,6 +63,8 @@ const logTailBytes = 2_000;
 
 interface NatsServerOptions {
   readonly dataDir: string;
+  /** Mutual TLS; absent: a password. */
+  readonly tls?: ServerTls;
   /** Default: the port of the last run if it is free, else any free port. */
   readonly port?: number;
   /** Default: `nats-server` on PATH. */
@@ -91,6 +96,8 @@ export interface NatsServer {
   readonly isRunning: boolean;
   /** Terminates the current process, which is then started again. */
   restart(why: string): void;
+  /** Reads the files of `tls` again; connections stay. */
+  reload(): void;
   /** Resolves when the process has exited. May be called twice. */
   stop(): Promise<void>;
   /** Called each time it exits without `stop`. */
@@ -121,6 +128,7 @@ export async function startNatsServer(options: NatsServerOptions): Promise<NatsS
     const name = `muster-${manager.pid}-${access.port}`;
     const { flushesEveryWrite } = await writeConfig(files, {
       ...access,
+      tls: options.tls,
       name,
       version,
       diskBytes: disk.sizeBytes,
@@ -174,7 +182,7 @@ class SupervisedServer implements NatsServer {
   }
 
   get url(): string {
-    return `nats://${listenHost}:${this.#options.access.port}`;
+    return `nats://${loopback}:${this.#options.access.port}`;
   }
   get user(): string {
     return this.#options.access.user;
@@ -207,6 +215,11 @@ class SupervisedServer implements NatsServer {
     child.kill("SIGTERM");
     const timer = setTimeout(() => child.kill("SIGKILL"), stuckGraceMs);
     child.once("exit", () => clearTimeout(timer));
+  }
+
+  reload(): void {
+    // A server that is down reads them when it starts.
+    if (this.isRunning) this.#child?.kill("SIGHUP");
   }
 
   onExit(listener: (exit: NatsServerExit) => void): void {
@@ -273,7 +286,7 @@ class SupervisedServer implements NatsServer {
     const deadline = performance.now() + startMsMax;
     while (performance.now() < deadline) {
       if (hasExited(child)) return this.#exitProblem(child);
-      const outcome = await greet(listenHost, access.port, greetingMs);
+      const outcome = await greet(loopback, access.port, greetingMs);
       if (outcome.kind === "greeted" && outcome.greeting.serverName === serverName) return null;
       await new Promise((resolve) => setTimeout(resolve, startPollMs));
     }
@@ -348,7 +361,7 @@ async function chooseAccess(files: ServerFiles, wanted: number | undefined): Pro
     return { ...credentials, port: wanted };
   }
   const port = (known === null ? null : await freePort(known.port)) ?? (await freePort(0));
-  if (port === null) throw new NatsServerProblem("failed", `no free port on ${listenHost}`);
+  if (port === null) throw new NatsServerProblem("failed", `no free port on ${loopback}`);
   return { ...credentials, port };
 }
 
@@ -357,7 +370,7 @@ function freePort(port: number): Promise<number | null> {
   return new Promise((resolve) => {
     const server = createServer();
     server.once("error", () => resolve(null));
-    server.listen(port, listenHost, () => {
+    server.listen(port, loopback, () => {
       const address = server.address();
       server.close(() => resolve(typeof address === "object" && address !== null ? address.port : null));
     });

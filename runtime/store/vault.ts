@@ -26,7 +26,10 @@ type OpenedVault =
 const sealedFor: SealedFor = { purpose: "key file", place: "" };
 
 /** The contents other than the keyring's. */
-type VaultFields = Pick<KeyFileContents, "nodeKey" | "nodeCertificate" | "rootCertificate" | "peers">;
+type VaultFields = Pick<
+  KeyFileContents,
+  "nodeKey" | "nodeCertificate" | "rootCertificate" | "peers" | "natsCaCertificate" | "natsCaKey"
+>;
 
 /** An absent file counts as open and empty. */
 export function openVault(disk: KeyFileDisk, random: Random): OpenedVault {

@@ -18,8 +18,15 @@ import { patient } from "../support/slowness.ts";
 /** Connected as the manager is to its own NATS. */
 async function natsOf(t: ExecutionContext, { dataDir }: TestManager): Promise<NatsConnection> {
   const access = readFileSync(join(dataDir, "nats", "nats", "access.json"), "utf8");
-  const { pass, port, user } = JSON.parse(access) as { pass: string; port: number; user: string };
-  const nats = await connect({ servers: `nats://127.0.0.1:${port}`, user, pass });
+  const { port } = JSON.parse(access) as { port: number };
+  const file = (name: string): string => join(dataDir, "nats-tls", name);
+  const tls = {
+    caFile: file("ca.crt"),
+    certFile: file("manager.pem"),
+    keyFile: file("manager.pem"),
+    host: "127.0.0.1",
+  };
+  const nats = await connect({ servers: `127.0.0.1:${port}`, tls });
   t.teardown(() => nats.close());
   return nats;
 }
