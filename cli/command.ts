@@ -13,7 +13,7 @@ import type { Shell } from "./shell.ts";
 import { CommandTrace } from "./tracing.ts";
 import { UsageError, UserError } from "../lib/user-error.ts";
 import type { CommandDescription, Completable, Example, FlagHelp } from "./help/description.ts";
-import { parseBoolean } from "./values.ts";
+import { parseBoolean } from "./boolean.ts";
 
 type Values<Options extends ParseArgsOptionsConfig> = ReturnType<
   typeof parseArgs<{ options: Options; allowPositionals: true; strict: true }>

@@ -86,12 +86,6 @@ export function parseRatio(text: string, flag: string): number {
   return Math.fround(Number(text));
 }
 
-export function parseBooleanFlag(text: string, flag: string): boolean {
-  const parsed = parseBoolean(text);
-  if (parsed === null) throw new UsageError(`invalid argument "${text}" for "--${flag}" flag: expected true or false`);
-  return parsed;
-}
-
 /**
  * Fields of a value such as `type=bind,"source=/a,b",target=/c`: one line of CSV, in which a quoted field may contain commas,
  * and doubled quotes mean one.
@@ -223,10 +217,4 @@ export function durationText(duration: Duration | null): string {
 export function ago(timestamp: Timestamp | null, now: number): string {
   const at = millisecondsOf(timestamp);
   return at === null ? "" : `${humanDuration(Math.max(0, now - at)).toLowerCase()} ago`;
-}
-
-/** Go's words for true and false; null for any other. */
-export function parseBoolean(text: string): boolean | null {
-  if (/^(?:1|t|T|true|True|TRUE)$/.test(text)) return true;
-  return /^(?:0|f|F|false|False|FALSE)$/.test(text) ? false : null;
 }

@@ -219,6 +219,8 @@ async function generateGroup(group: string): Promise<void> {
         "--no-verify",
         "--no-delimited",
         "--no-comments",
+        "--no-service",
+        "--no-typeurl",
         // A separate root, so that equal names of two groups are not merged.
         "-r",
         group === "messages" ? "default" : group,

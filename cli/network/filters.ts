@@ -1,6 +1,6 @@
 /** `--filter` of `muster network ls` and `muster network prune`: Docker's keys. */
 import type { Network, Timestamp } from "../../proto/gen/messages.ts";
-import { parseBoolean } from "../values.ts";
+import { parseBoolean } from "../boolean.ts";
 import { UsageError } from "../../lib/user-error.ts";
 import { networkName } from "../manager-client.ts";
 import { parsePast } from "../moment.ts";

@@ -11,7 +11,8 @@ import {
   Mount_VolumeOptions,
 } from "../../proto/gen/messages.ts";
 import { UsageError, UserError } from "../../lib/user-error.ts";
-import { csvFields, parseBytes, parseChoice, parseBooleanFlag } from "../values.ts";
+import { parseBooleanFlag } from "../boolean.ts";
+import { csvFields, parseBytes, parseChoice } from "../values.ts";
 
 const mountTypes = {
   bind: Mount_Type.BIND,
