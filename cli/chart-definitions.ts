@@ -1,5 +1,4 @@
 /** The statecharts as data (`proto/feed/chart-definition.ts`), for the web interface and `muster inspect`. */
-import { readFileSync } from "node:fs";
 import { allCharts, type Chart } from "./charts.ts";
 import { filled, type WaitMeta } from "../machines/wait-meta.ts";
 import type { ChartDefinition, StateDefinition, TransitionDefinition } from "../proto/feed/chart-definition.ts";
@@ -29,17 +28,15 @@ function stateOf(node: AnyNode): StateDefinition {
 }
 
 /** Sentences with a label in the header comment, such as `S1: nothing is served before …`. */
-export function invariantsIn(source: string): readonly string[] {
-  const header = /^\/\*\*([\s\S]*?)\*\//.exec(source)?.[1] ?? "";
-  const text = header.replaceAll(/^\s*\* ?/gm, "");
-  return Array.from(text.matchAll(/^[A-Z]+\d+: .*(?:\n {2,}\S.*)*/gm), ([found]) => found.replaceAll(/\s+/g, " "));
+export function invariantsIn(header: string): readonly string[] {
+  return Array.from(header.matchAll(/^[A-Z]+\d+: .*(?:\n {2,}\S.*)*/gm), ([found]) => found.replaceAll(/\s+/g, " "));
 }
 
-function definitionOf({ file, summary, machine }: Chart): ChartDefinition {
+function definitionOf({ header, summary, machine }: Chart): ChartDefinition {
   return {
     id: machine.id,
     summary,
-    invariants: invariantsIn(readFileSync(new URL(`../machines/${file}`, import.meta.url), "utf8")),
+    invariants: invariantsIn(header),
     root: stateOf(rootOf(machine)),
   };
 }

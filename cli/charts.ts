@@ -1,16 +1,9 @@
-/**
- * `muster charts`: every statechart of the system. The folder `machines/` is the registry, so that no chart can be missing: each
- * file `*.machine.ts` exports one chart, which it calls `…Machine`.
- */
-import { readdirSync, readFileSync } from "node:fs";
-import { fileURLToPath } from "node:url";
+/** `muster charts`: every statechart of the system. */
 import type { AnyStateMachine, StateNode } from "xstate";
+import { chartFiles } from "./chart-files.ts";
 import { command, listingOptions, type Command } from "./command.ts";
 import { printListing } from "./table.ts";
 import { UsageError, UserError } from "../lib/user-error.ts";
-
-const folder = new URL("../machines/", import.meta.url);
-const exported = /^export const (\w+Machine)\b/gm;
 
 export interface Chart {
   /** The machine's id in words, such as `agent-certificate`. */
@@ -19,14 +12,15 @@ export interface Chart {
   readonly file: string;
   /** The first sentence of the file's header. */
   readonly summary: string;
+  /** Text of the file's header comment. */
+  readonly header: string;
   readonly machine: AnyStateMachine;
 }
 
-/** The first paragraph of the header comment, as one line. */
-function summaryOf(source: string): string {
-  const header = /^\/\*\*([\s\S]*?)\*\//.exec(source)?.[1] ?? "";
-  const text = header.replaceAll(/^\s*\* ?/gm, "").trim();
-  return (text.split(/\n\s*\n/)[0] ?? "").replaceAll(/\s+/g, " ").split(/(?<=\.) /)[0] ?? "";
+/** The first sentence of the header's first paragraph, as one line. */
+function summaryOf(header: string): string {
+  const [first = ""] = header.trim().split(/\n\s*\n/);
+  return first.replaceAll(/\s+/g, " ").split(/(?<=\.) /)[0] ?? "";
 }
 
 /** `agentCertificate` is `agent-certificate`. */
@@ -37,15 +31,13 @@ function inWords(id: string): string {
 /** With an `id`, only the files that may have the machine of that id are loaded. */
 export async function allCharts(id: string | null = null): Promise<readonly Chart[]> {
   const charts: Chart[] = [];
-  for (const file of readdirSync(fileURLToPath(folder), { recursive: true, encoding: "utf8" }).toSorted()) {
-    if (!file.endsWith(".machine.ts")) continue;
-    const source = readFileSync(new URL(file, folder), "utf8");
-    if (id !== null && !source.includes(`id: ${JSON.stringify(id)}`)) continue;
-    const names = [...source.matchAll(exported)].map(([, name]) => name as string);
-    const module = (await import(new URL(file, folder).href)) as Readonly<Record<string, AnyStateMachine>>;
+  for (const { file, header, ids, load, names } of chartFiles()) {
+    if (id !== null && !ids.includes(id)) continue;
+    const module = await load();
     for (const name of names) {
       const machine = module[name];
-      if (machine !== undefined) charts.push({ name: inWords(machine.id), file, summary: summaryOf(source), machine });
+      if (machine !== undefined)
+        charts.push({ name: inWords(machine.id), file, summary: summaryOf(header), header, machine });
     }
   }
   return charts;

@@ -66,8 +66,8 @@ async function dispatch(given: readonly string[], outer: Shell): Promise<void> {
   const [name, ...rest] = args;
   if (name === undefined || isHelp(name)) return printHelp(name === "help" ? rest : [], shell);
   if (name === "--version" || name === "-v" || name === "version") {
-    const { version } = await import("../lib/version.ts");
-    return shell.print(`muster ${version}`);
+    const { versionText } = await import("./version.ts");
+    return shell.print(versionText());
   }
   const entry = Object.hasOwn(verbs, name) ? verbs[name] : undefined;
   if (entry === undefined) throw await unknownCommand(name, Object.keys(verbs));

@@ -3,7 +3,6 @@ import { createHash } from "node:crypto";
 import { readdirSync, readFileSync, rmdirSync } from "node:fs";
 import { cpus } from "node:os";
 import { basename, join, resolve } from "node:path";
-import { fileURLToPath } from "node:url";
 import type { AgentPlugins, DriverBinary } from "../actors/agent/ports.ts";
 import { TaskHomeDirectories } from "../linux/task-home/homes.ts";
 import { lazyCgroups } from "../linux/client-cgroups.ts";
@@ -13,6 +12,7 @@ import { portRange } from "../edges/plugin/handshake.ts";
 import { createPluginLauncher } from "../edges/plugin/host/launcher.ts";
 import { ClientTopology, ClientTopologyCore, NomadDriverConfig } from "../proto/gen/nomad.ts";
 import type { Clock, Logger } from "../runtime/ports/index.ts";
+import { driverStart } from "../lib/installation.ts";
 import { UsageError, UserError } from "../lib/user-error.ts";
 import { isExecutable } from "../linux/system-tools.ts";
 
@@ -117,7 +117,7 @@ function removeEmpty(directory: string): void {
 /** Prefix of our own drivers' executables. */
 const ownPrefix = "muster-driver-";
 /** The process driver, which every agent has. */
-const ownDriver = { name: "exec", path: fileURLToPath(new URL("../bin/muster-driver-exec", import.meta.url)) };
+const ownDriver = "exec";
 
 function binariesOf({ configs, directories, named }: DriverChoice, own: string): readonly DriverBinary[] {
   const paths = new Map([...named].filter((entry): entry is [string, string] => entry[1] !== null));
@@ -130,15 +130,18 @@ function binariesOf({ configs, directories, named }: DriverChoice, own: string):
     }
   }
   const isReplaced =
-    named.has(ownDriver.name) || [...paths.values()].some((path) => basename(path) === basename(ownDriver.path));
-  if (!isReplaced && !paths.has(ownDriver.name)) paths.set(ownDriver.name, ownDriver.path);
+    named.has(ownDriver) || [...paths.values()].some((path) => basename(path) === `${ownPrefix}${ownDriver}`);
+  const installed = driverStart(ownDriver);
+  if (!isReplaced && !paths.has(ownDriver)) paths.set(ownDriver, installed.command);
   for (const name of configs.keys())
     if (!paths.has(name)) throw new UserError(`--driver-config ${name}: no such driver plugin`);
   return [...paths].map(([name, path]) => {
     if (!isExecutable(path)) throw new UserError(`driver plugin "${name}": ${path} is not an executable file`);
     const config = configs.get(name) ?? null;
-    const makesCgroups = basename(path).startsWith(ownPrefix);
-    return { binary: { name, path, args: [], env: {}, autoMtls: false }, config, makesCgroups };
+    const isInstalled = path === installed.command;
+    const { args, env } = isInstalled ? installed : { args: [], env: {} };
+    const makesCgroups = isInstalled || basename(path).startsWith(ownPrefix);
+    return { binary: { name, path, args, env, autoMtls: false }, config, makesCgroups };
   });
 }
 

@@ -2,10 +2,10 @@
  * Runs seeds in several processes. Each process runs one seed at a time, so that a crash or an unhandled rejection belongs to that
  * seed.
  */
-import { fork, type ChildProcess } from "node:child_process";
+import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { availableParallelism } from "node:os";
-import { fileURLToPath } from "node:url";
+import type { ProgramStart } from "../lib/installation.ts";
 
 /** To a process: its settings, once and first; the next seed; or that the current run is to end early. */
 type ToProcess<Settings> =
@@ -17,12 +17,12 @@ type FromProcess<Result> =
   | { readonly kind: "progress"; readonly progress: number }
   | { readonly kind: "result"; readonly result: Result };
 
-/** Nursery of a process, in MiB: a simulation makes much garbage that does not live long. */
-const execArgv = ["--max-semi-space-size=32", "--disable-warning=ExperimentalWarning"];
+/** Node's flags for a process. Nursery, in MiB: a simulation makes much garbage that does not live long. */
+export const poolNodeFlags = ["--max-semi-space-size=32", "--disable-warning=ExperimentalWarning"];
 
 interface PoolOptions<Settings, Result> {
-  /** A module that calls `runSeedsOfPool`. */
-  readonly program: URL;
+  /** A program that calls `runSeedsOfPool`, with `poolNodeFlags`. */
+  readonly program: ProgramStart;
   readonly settings: Settings;
   readonly from: number;
   readonly count: number;
@@ -64,7 +64,11 @@ export async function runPool<Settings, Result>(options: PoolOptions<Settings, R
   };
   const work = async (): Promise<void> => {
     while (next < end) {
-      const child = fork(fileURLToPath(program), { execArgv, serialization: "advanced" });
+      const child = spawn(program.command, program.args, {
+        env: { ...process.env, ...program.env },
+        stdio: ["inherit", "inherit", "inherit", "ipc"],
+        serialization: "advanced",
+      });
       children.add(child);
       const exited = once(child, "exit").then(([code, how]) => lost(String(how ?? `exit code ${code}`)));
       send(child, { kind: "settings", settings });

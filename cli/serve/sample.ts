@@ -1,7 +1,6 @@
 /** The sample service of `npm start`: created, awaited until all of it runs, and requested over HTTP. */
 import { isRunning, observedState } from "../../machines/task.ts";
 import { createServer } from "node:net";
-import { fileURLToPath } from "node:url";
 import {
   Annotations,
   Any,
@@ -30,6 +29,7 @@ import {
 import type { Shell } from "../shell.ts";
 import { formatTable } from "../table.ts";
 import { stateName } from "../task/table.ts";
+import { programStart } from "../../lib/installation.ts";
 import { UserError } from "../../lib/user-error.ts";
 
 const name = "hello";
@@ -41,7 +41,6 @@ const portsMax = 20;
 const timeoutMs = 60_000;
 const pollMs = 100;
 const methods = ControlService.methods;
-const program = fileURLToPath(new URL("../../deploy/samples/hello.mjs", import.meta.url));
 
 const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
 
@@ -67,9 +66,10 @@ async function choosePort(wanted: number | null): Promise<number> {
 }
 
 function helloSpec(port: number): ServiceSpec {
+  const { args, command } = programStart("deploy/samples/hello");
   const exec = ExecSpec.create({
-    command: process.execPath,
-    args: [program],
+    command,
+    args: [...args],
     env: [`PORT=${port}`, "TASK_ID={{.Task.ID}}", "TASK_NAME={{.Task.Name}}", "NODE_HOSTNAME={{.Node.Hostname}}"],
   });
   const payload = Any.create({ type_url: "type.muster.dev/muster.v1.ExecSpec", value: ExecSpec.encode(exec) });

@@ -1,7 +1,6 @@
 /** Pages with a rehearsal's report or a comparison: one file, which loads nothing and can be mailed. */
 import { createHash } from "node:crypto";
-import { readFileSync } from "node:fs";
-import { fileURLToPath } from "node:url";
+import { installedFile, installedPath } from "../../lib/installation.ts";
 import { UserError } from "../../lib/user-error.ts";
 import type { RehearsalOutcome, RunOutcome } from "../../simulation/rehearsal/outcome.ts";
 import type { ReportPlots } from "../../ui/report/plots.ts";
@@ -18,11 +17,13 @@ const eventsMax = 500;
 const reasonsMax = 10;
 
 function built(name: string): string {
-  const path = fileURLToPath(new URL(`../../ui/dist/report/${name}`, import.meta.url));
+  const path = `ui/dist/report/${name}`;
   try {
-    return readFileSync(path, "utf8");
+    return installedFile(path).toString();
   } catch (error) {
-    throw new UserError(`the page of reports is not built: ${path} is missing: run 'npm run setup'`, { cause: error });
+    throw new UserError(`the page of reports is not built: ${installedPath(path)} is missing: run 'npm run setup'`, {
+      cause: error,
+    });
   }
 }
 

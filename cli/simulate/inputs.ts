@@ -10,7 +10,7 @@ import { planFromCluster } from "./from-cluster.ts";
 import { nearestOf } from "./mistakes.ts";
 import { readCluster } from "./read-cluster.ts";
 import { readScenario } from "./read-scenario.ts";
-import { readyScenarioPath, readyScenarios, sampleCluster } from "./ready-scenarios.ts";
+import { readyScenario, readyScenarios, sampleCluster, type InstalledText } from "./ready-scenarios.ts";
 
 /** Flags of the cluster. */
 export const clusterFlags = {
@@ -51,32 +51,33 @@ export async function readClusterFor(values: ClusterValues, shell: Shell): Promi
     const { plan, remarks } = await withManager(shell, (client) => planFromCluster(client, shell.now()));
     return { name: "a copy of the cluster", plan, remarks };
   }
-  const path = values.file ?? sampleCluster;
+  const { path, text } = values.file === undefined ? sampleCluster() : readText(values.file, "the cluster");
   return {
-    name: path === sampleCluster ? "the sample cluster" : basename(path),
-    plan: readCluster(textOf(path, "the cluster"), path, environment),
+    name: values.file === undefined ? "the sample cluster" : basename(path),
+    plan: readCluster(text, path, environment),
     remarks: [],
   };
 }
 
 /** `named`: a file, or the name of a ready scenario. Throws UserError. */
 export function readScenarioFor(named: string, cluster: ClusterPlan): ScenarioPlan {
-  const path = scenarioPath(named);
-  return readScenario(textOf(path, "the scenario"), path, cluster, environment);
+  const { path, text } = scenarioText(named);
+  return readScenario(text, path, cluster, environment);
 }
 
 /** A name without a slash or extension is a ready scenario, unless such a file exists. */
-function scenarioPath(named: string): string {
+function scenarioText(named: string): InstalledText {
   const ready = readyScenarios();
-  if (ready.includes(named) && !existsSync(named)) return readyScenarioPath(named);
-  if (named.includes("/") || /\.ya?ml$/.test(named) || named === "-" || existsSync(named)) return named;
+  if (ready.includes(named) && !existsSync(named)) return readyScenario(named);
+  if (named.includes("/") || /\.ya?ml$/.test(named) || named === "-" || existsSync(named))
+    return readText(named, "the scenario");
   const nearest = nearestOf(named, ready) ?? `ready scenarios are ${ready.join(", ")}`;
   throw new UserError(`no scenario '${named}': ${nearest}`);
 }
 
-function textOf(path: string, what: string): string {
+function readText(path: string, what: string): InstalledText {
   try {
-    return readFileSync(path === "-" ? 0 : path, "utf8");
+    return { path, text: readFileSync(path === "-" ? 0 : path, "utf8") };
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException;
     throw new UserError(`cannot read ${what} ${path}: ${code === "ENOENT" ? "no such file" : message}`, {

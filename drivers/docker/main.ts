@@ -2,4 +2,4 @@
 import { serveDriver } from "../../edges/plugin/server/index.ts";
 import { DockerPlugin } from "./plugin.ts";
 
-await serveDriver(new DockerPlugin());
+void serveDriver(new DockerPlugin());

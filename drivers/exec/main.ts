@@ -2,4 +2,4 @@
 import { serveDriver } from "../../edges/plugin/server/index.ts";
 import { execFor } from "./foreign.ts";
 
-await serveDriver(execFor(process.argv.slice(2), process.env));
+void serveDriver(execFor(process.argv.slice(2), process.env));

@@ -8,4 +8,4 @@ import { MockDriver } from "./driver.ts";
 
 const { values } = parseArgs({ options: { tcp: { type: "boolean" }, "alone-ms": { type: "string" } }, strict: false });
 const aloneMs = typeof values["alone-ms"] === "string" ? Number(values["alone-ms"]) : undefined;
-await serveDriver(new MockDriver(), values.tcp === true ? "tcp" : "unix", aloneMs);
+void serveDriver(new MockDriver(), values.tcp === true ? "tcp" : "unix", aloneMs);

@@ -1,14 +1,13 @@
 /** The files of `ui/dist/`, read once and kept, also compressed: some 2 MB. */
 import { createHash } from "node:crypto";
-import { readFileSync, readdirSync } from "node:fs";
 import type { IncomingMessage } from "node:http";
-import { extname, join } from "node:path";
-import { fileURLToPath } from "node:url";
+import { extname } from "node:path";
 import { gzipSync } from "node:zlib";
+import { installedFile, installedNames, installedPath } from "../../lib/installation.ts";
 import { UserError } from "../../lib/user-error.ts";
 import type { Answer } from "./answers.ts";
 
-const dist = fileURLToPath(new URL("../../ui/dist/", import.meta.url));
+const folder = "ui/dist/";
 
 const types: Readonly<Record<string, string>> = {
   ".html": "text/html; charset=utf-8",
@@ -32,18 +31,20 @@ export class PageFiles {
   readonly #files: ReadonlyMap<string, PageFile>;
 
   /** Throws UserError if the page was not built. */
-  constructor(folder: string = dist) {
+  constructor() {
     const files = new Map<string, PageFile>();
-    for (const name of namesIn(folder)) {
+    for (const name of installedNames(folder)) {
       const type = types[extname(name)];
       if (type === undefined) continue;
-      const plain = readFileSync(join(folder, name));
+      const plain = installedFile(folder + name);
       const tag = `"${createHash("sha256").update(plain).digest("base64url")}"`;
       files.set(`/${name}`, { type, tag, plain, compressed: gzipSync(plain) });
     }
     const index = files.get("/index.html");
     if (index === undefined)
-      throw new UserError(`the web interface is not built: ${folder} has no index.html: run 'npm run setup'`);
+      throw new UserError(
+        `the web interface is not built: ${installedPath(folder)} has no index.html: run 'npm run setup'`,
+      );
     this.#files = files.set("/", index);
   }
 
@@ -67,14 +68,5 @@ export class PageFiles {
     return accepts
       ? { status: 200, headers: { ...common, "content-encoding": "gzip" }, body: compressed }
       : { status: 200, headers: common, body: plain };
-  }
-}
-
-function namesIn(folder: string): readonly string[] {
-  try {
-    return readdirSync(folder).filter((name) => !name.startsWith("."));
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === "ENOENT") return [];
-    throw error;
   }
 }

@@ -4,12 +4,11 @@
  */
 import { spawn } from "node:child_process";
 import { connect, type Socket } from "node:net";
-import { fileURLToPath } from "node:url";
+import { programStart } from "../../lib/installation.ts";
 import type { Logger } from "../../runtime/ports/index.ts";
 import type { TaskOutput } from "./collector.ts";
 import { lines, type OutputAnswer, type OutputQuestion } from "./messages.ts";
 
-const program = fileURLToPath(new URL("main.ts", import.meta.url));
 /** Milliseconds for starting a Node process on a busy machine. */
 const startMsMax = 20_000;
 /** Milliseconds to wait for the answer to `leave`. */
@@ -112,10 +111,11 @@ export class OutputClient {
   }
 
   async #start(): Promise<Socket> {
-    const child = spawn(process.execPath, ["--max-semi-space-size=1", program, this.#path], {
+    const { args, command, env } = programStart("linux/output/main", ["--max-semi-space-size=1"]);
+    const child = spawn(command, [...args, this.#path], {
       detached: true,
       stdio: ["ignore", "pipe", "ignore"],
-      env: {},
+      env: { ...env },
     });
     try {
       await new Promise<void>((resolve, reject) => {

@@ -1,5 +1,6 @@
 /** Rehearses a scenario with several seeds, in several processes. */
-import { runPool } from "../pool.ts";
+import { programStart } from "../../lib/installation.ts";
+import { poolNodeFlags, runPool } from "../pool.ts";
 import type { RehearsalOutcome, RunOutcome } from "./outcome.ts";
 import type { ClusterPlan, ScenarioPlan } from "./plan.ts";
 import { packedPlans, type PackedPlans } from "./plan-wire.ts";
@@ -26,7 +27,7 @@ export async function rehearseAll(options: RehearseAllOptions): Promise<Rehearsa
   const { cluster, from, name, onProgress, onRun, processes, scenario, seeds, signal } = options;
   const runs: RunOutcome[] = [];
   await runPool<PackedPlans, RunOutcome>({
-    program: new URL("process.ts", import.meta.url),
+    program: programStart("simulation/rehearsal/process", poolNodeFlags),
     settings: packedPlans(cluster, scenario),
     from,
     count: seeds,

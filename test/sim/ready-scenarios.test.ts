@@ -3,19 +3,20 @@ import { readFileSync } from "node:fs";
 import test from "ava";
 import { readCluster } from "../../cli/simulate/read-cluster.ts";
 import { readScenario } from "../../cli/simulate/read-scenario.ts";
-import { readyScenarioPath, readyScenarios, sampleCluster } from "../../cli/simulate/ready-scenarios.ts";
+import { readyScenario, readyScenarios, sampleCluster } from "../../cli/simulate/ready-scenarios.ts";
 import type { RunOutcome, ServiceOutcome } from "../../simulation/rehearsal/outcome.ts";
 import type { ScenarioPlan } from "../../simulation/rehearsal/plan.ts";
 import { rehearse } from "../../simulation/rehearsal/run.ts";
 
 const seed = 11;
 const nothing = { get: () => undefined };
-const cluster = readCluster(readFileSync(sampleCluster, "utf8"), sampleCluster, nothing);
+const sample = sampleCluster();
+const cluster = readCluster(sample.text, sample.path, nothing);
 const wanted: Readonly<Record<string, number>> = { web: 12, api: 6, database: 1, metrics: 12 };
 
 function scenarioOf(name: string): ScenarioPlan {
-  const path = readyScenarioPath(name);
-  return readScenario(readFileSync(path, "utf8"), path, cluster, nothing);
+  const { path, text } = readyScenario(name);
+  return readScenario(text, path, cluster, nothing);
 }
 
 interface Played {

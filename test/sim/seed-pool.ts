@@ -1,5 +1,6 @@
 /** Runs seeds of the simulation in as many processes as there are processors. */
-import { runPool } from "../../simulation/pool.ts";
+import { fileURLToPath } from "node:url";
+import { poolNodeFlags, runPool } from "../../simulation/pool.ts";
 import type { SimResult } from "../../simulation/world.ts";
 
 /** The part of a run's result that crosses processes. */
@@ -16,6 +17,8 @@ interface SeedRange {
   readonly untilFailed: boolean;
 }
 
+const seedProcess = fileURLToPath(new URL("seed-process.ts", import.meta.url));
+
 /** Runs seeds; reports each result in the order of the seeds, as soon as the earlier ones are available. */
 export function runSeeds(
   { untilFailed, ...range }: SeedRange,
@@ -23,7 +26,7 @@ export function runSeeds(
 ): Promise<void> {
   return runPool<null, SeedResult>({
     ...range,
-    program: new URL("seed-process.ts", import.meta.url),
+    program: { command: process.execPath, args: [...poolNodeFlags, seedProcess], env: {} },
     settings: null,
     lost: (how) => {
       const failure = `the process of the simulation ended: ${how}`;

@@ -7,6 +7,7 @@ import { readFileSync } from "node:fs";
 import type { ExecutionContext } from "ava";
 import type { AnyStateMachine } from "xstate";
 import { invariantsIn } from "../../cli/chart-definitions.ts";
+import { headerOf } from "../../cli/chart-files.ts";
 import { allCharts } from "../../cli/charts.ts";
 import { coverageLine } from "./chart-coverage.ts";
 import { allStates, allTransitions, explore, stuck, type Asked, type Exploration, type Step } from "./paths.ts";
@@ -52,7 +53,9 @@ async function labelsOf(machine: AnyStateMachine): Promise<readonly string[]> {
   if (chart === undefined) throw new Error(`no file in machines/ has the chart ${machine.id}`);
   const source = sourceOf(chart.file);
   const sources = source.includes('/reconcile.ts"') ? [source, sourceOf("reconcile.ts")] : [source];
-  return sources.flatMap(invariantsIn).map((sentence) => sentence.slice(0, sentence.indexOf(":")));
+  return sources
+    .flatMap((source) => invariantsIn(headerOf(source)))
+    .map((sentence) => sentence.slice(0, sentence.indexOf(":")));
 }
 
 /** Walks the chart and checks the model. */

@@ -1,14 +1,8 @@
-import { readFileSync } from "node:fs";
 import test from "ava";
 import fc from "fast-check";
 import { readCluster } from "../../cli/simulate/read-cluster.ts";
 import { readScenario } from "../../cli/simulate/read-scenario.ts";
-import {
-  readyDescription,
-  readyScenarioPath,
-  readyScenarios,
-  sampleCluster,
-} from "../../cli/simulate/ready-scenarios.ts";
+import { readyDescription, readyScenario, readyScenarios, sampleCluster } from "../../cli/simulate/ready-scenarios.ts";
 import { writeCluster } from "../../cli/simulate/write-cluster.ts";
 import { yamlText } from "../../cli/stack/yaml.ts";
 import { UserError } from "../../lib/user-error.ts";
@@ -401,14 +395,13 @@ test(
 );
 
 test("each ready scenario has a description and works on the sample cluster, and on another with its variables", (t) => {
-  const sample = cluster(readFileSync(sampleCluster, "utf8"));
+  const sample = cluster(sampleCluster().text);
   const other = cluster("nodes: [{name: 'm{1..3}', labels: {zone: x}}]\nservices: {blog: {deploy: {replicas: 2}}}");
   const variables = new Map(Object.entries({ SERVICE: "blog", LABEL: "zone=x" }));
   t.true(readyScenarios().length >= 8);
   for (const name of readyScenarios()) {
     t.regex(readyDescription(name), /^[A-Z].*\.$/);
-    const path = readyScenarioPath(name);
-    const text = readFileSync(path, "utf8");
+    const { path, text } = readyScenario(name);
     const plan = readScenario(text, path, sample, unset);
     t.is(plan.name, name);
     t.true(plan.steps.length > 0);

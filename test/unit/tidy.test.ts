@@ -6,7 +6,9 @@ import test from "ava";
 
 const top = fileURLToPath(new URL("../..", import.meta.url));
 const folders =
-  "proto lib machines runtime actors edges linux drivers processes simulation ui cli tools test bench".split(" ");
+  "proto lib machines runtime actors edges linux drivers processes simulation ui cli library tools test bench".split(
+    " ",
+  );
 
 interface Source {
   readonly path: string;
@@ -164,6 +166,9 @@ const fileWriters: Record<string, string> = {
   "linux/task-home/memory-files.ts": "new files in memory, in a directory that a task sees once all are whole",
   "proto/generate.ts": "generates code of this tree",
   "tools/bundle-ui.ts": "generates code of this tree",
+  "tools/package/npm.ts": "builds in a folder of its own",
+  "tools/package/single-file.ts": "builds in a folder of its own",
+  "tools/package/write-caches.ts": "builds in a folder of its own",
 };
 
 test("only runtime/system/whole-file.ts writes files", (t) => {
@@ -195,7 +200,7 @@ test("every source file is used by another", (t) => {
   const isOfTests = (path: string): boolean => /^(?:test|bench)\//.test(path);
   const imported = new Set(sources.filter(({ path }) => !isOfTests(path)).flatMap((source) => source.imports));
   const entries =
-    /^(cli\/main\.ts|ui\/main\.tsx|ui\/door\.ts|ui\/report\/main\.ts|tools\/|test\/|bench\/|proto\/generate\.ts|proto\/page-codec\.ts|(?:drivers|linux)\/[^/]+\/main\.ts|runtime\/sim\/|simulation\/(?:world|rehearsal\/process)\.ts)/;
+    /^(cli\/main\.ts|library\/|ui\/main\.tsx|ui\/door\.ts|ui\/report\/main\.ts|tools\/|test\/|bench\/|proto\/generate\.ts|proto\/page-codec\.ts|(?:drivers|linux)\/[^/]+\/main\.ts|runtime\/sim\/|simulation\/(?:world|rehearsal\/process)\.ts)/;
   for (const { path } of sources) {
     t.true(imported.has(path) || entries.test(path), `${path} is imported only by tests: delete it or use it`);
   }

@@ -1,0 +1,2 @@
+/** `import … from "muster/charts"`: the statecharts of the system, as XState machines. */
+export { allCharts, type Chart } from "../cli/charts.ts";

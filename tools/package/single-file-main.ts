@@ -1,0 +1,29 @@
+/**
+ * Main module of the single-file command. Runs `muster`, or the program that its first argument names, or the driver whose
+ * name it was started by.
+ */
+import { basename } from "node:path";
+import { getRawAsset } from "node:sea";
+import { programArgument } from "../../lib/installation.ts";
+import { moduleLoader } from "./loader.ts";
+
+const bytesOf = (asset: string): Buffer => Buffer.from(getRawAsset(asset) as ArrayBuffer);
+
+const load = moduleLoader({
+  read: (name) => ({
+    source: bytesOf(`code/${name}`).toString("latin1"),
+    cache: bytesOf(`cache/${name}`),
+  }),
+});
+
+function program(): string {
+  const driver = /^muster-driver-(\w+)$/.exec(basename(process.argv0))?.[1];
+  if (driver !== undefined) return `drivers/${driver}/main`;
+  if (process.argv[2] !== programArgument) return "cli/main";
+  const [named = ""] = process.argv.splice(2, 2).slice(1);
+  // They were for this process, not for those that it starts.
+  delete process.env["NODE_OPTIONS"];
+  return named;
+}
+
+load(`${program()}.js`);
