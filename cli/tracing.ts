@@ -1,5 +1,6 @@
 /**
- * The trace of one command: starts with the first call that changes something; every such call carries its context.
+ * The trace of one command: starts with the first call that changes something or reads the output of tasks; every such call
+ * carries its context.
  *
  * Without a collector (no `OTEL_EXPORTER_OTLP_ENDPOINT`) the command still creates a context, so that one id identifies all its
  * effects in the log's transactions, the labels of tasks and the environment of processes (`TRACEPARENT`), and a manager that
@@ -8,12 +9,14 @@
 import { randomBytes } from "node:crypto";
 import type { Span } from "@opentelemetry/api";
 import type { MethodDescriptor } from "../proto/codec.ts";
-import { RpcError, type RpcChannel } from "../runtime/ports/rpc.ts";
+import { RpcError, Status, type ReceivingCall, type RpcChannel } from "../runtime/ports/rpc.ts";
 import type { Tracing } from "../runtime/telemetry/tracing.ts";
 import type { Shell } from "./shell.ts";
 
 /** Maximum delay of a command whose collector does not answer, in milliseconds. */
 const exportTimeoutMs = 2_000;
+/** Reads with spans of their own in the manager. */
+const tracedStream = /\/SubscribeLogs$/;
 const changing = /\/(Create|Update|Remove)[A-Za-z]+$/;
 
 export class CommandTrace {
@@ -62,7 +65,13 @@ export class CommandTrace {
         // A command run by another one has its own span.
         return channel.unary(method, request, { traceparent, ...options });
       },
-      serverStream: (method, request, receiver, options) => channel.serverStream(method, request, receiver, options),
+      serverStream: (method, request, receiver, options) => {
+        if (!tracedStream.test(method.path)) return channel.serverStream(method, request, receiver, options);
+        return onceBegun((this.#begun ??= this.#begin()), {
+          start: (traceparent) => channel.serverStream(method, request, receiver, { traceparent, ...options }),
+          fail: (error) => receiver.onEnd(error),
+        });
+      },
       clientStream: (method) => channel.clientStream(method),
       close: () => channel.close(),
       onClosed: (listener) => channel.onClosed(listener),
@@ -84,6 +93,40 @@ export class CommandTrace {
     this.#span = this.#tracing.tracer.startSpan(commandSpan(this.#name).name, options, contextOf(outer));
     return traceparentOf(this.#span);
   }
+}
+
+/** A stream that starts with the trace. */
+function onceBegun(
+  begun: Promise<string>,
+  { fail, start }: { start(traceparent: string): ReceivingCall; fail(error: RpcError): void },
+): ReceivingCall {
+  let call: ReceivingCall | null = null;
+  let isCancelled = false;
+  let isPaused = false;
+  begun.then(
+    (traceparent) => {
+      if (isCancelled) return;
+      call = start(traceparent);
+      if (isPaused) call.pause();
+    },
+    (error: unknown) => {
+      if (!isCancelled) fail(new RpcError(Status.INTERNAL, `cannot start the trace: ${String(error)}`));
+    },
+  );
+  return {
+    cancel() {
+      isCancelled = true;
+      call?.cancel();
+    },
+    pause() {
+      isPaused = true;
+      call?.pause();
+    },
+    resume() {
+      isPaused = false;
+      call?.resume();
+    },
+  };
 }
 
 function isChanging(method: Pick<MethodDescriptor<never, never>, "path">): boolean {

@@ -129,7 +129,7 @@ export const commandSpan = (words: string) =>
     kind: "client",
     process: "command",
     parent: "`TRACEPARENT` in its environment",
-    means: "a command that changes something, until it ends",
+    means: "a command that changes something or reads the output of tasks, until it ends",
     attributes: ["rpc.grpc.status_code"],
   });
 

@@ -18,11 +18,15 @@ import {
   CreateServiceRequest,
   Kind,
   ListServicesRequest,
+  LogsService,
   Operation,
   Removal,
   RemoveServiceRequest,
+  SubscribeLogsRequest,
   TaskPatch,
   TaskState,
+  WatchRequest,
+  WatchService,
   type Task,
 } from "../../proto/gen/messages.ts";
 import { RpcError, Status, type RpcChannel } from "../../runtime/ports/rpc.ts";
@@ -334,15 +338,21 @@ test("placing traced tasks is a span in each of their traces", async (t) => {
 
 function shell() {
   const sent: [string, string | undefined][] = [];
+  const streamed: string[] = [];
+  const onStream = (what: string): void => void streamed.push(what);
   const channel = {
     unary: (method: { path: string }, _: unknown, options?: { traceparent?: string }) => {
       sent.push([method.path.split("/").at(-1) ?? "", options?.traceparent]);
       return Promise.resolve({});
     },
+    serverStream: (method: { path: string }, _: unknown, _receiver: unknown, options?: { traceparent?: string }) => {
+      sent.push([method.path.split("/").at(-1) ?? "", options?.traceparent]);
+      return { cancel: () => onStream("cancel"), pause: () => onStream("pause"), resume: () => onStream("resume") };
+    },
     close: () => undefined,
   } as unknown as RpcChannel;
   const given = { now: () => 1_000, connect: () => Promise.resolve(channel), at: () => given } as unknown as Shell;
-  return { shell: given, sent };
+  return { shell: given, sent, streamed };
 }
 
 const { ListServices, CreateService, RemoveService } = ControlService.methods;
@@ -363,6 +373,27 @@ test("a command creates one sampled context, and sends it only with changes", as
   t.is(read, undefined);
   t.regex(first ?? "", /^00-[0-9a-f]{32}-[0-9a-f]{16}-01$/);
   t.is(second, first);
+});
+
+test("a command that reads the output of tasks sends its context", async (t) => {
+  const { shell: plain, sent, streamed } = shell();
+  const command = new CommandTrace("service logs", plain.now(), { TRACEPARENT: given });
+  const channel = await command.shell(plain).connect();
+  const receiver = { onMessage: () => t.fail(), onEnd: () => t.fail() };
+  const open = () => channel.serverStream(LogsService.methods.SubscribeLogs, SubscribeLogsRequest.create({}), receiver);
+  const paused = open();
+  paused.pause();
+  open().cancel();
+  channel.serverStream(WatchService.methods.Watch, WatchRequest.create({}), receiver);
+  t.deepEqual(sent, [["Watch", undefined]]);
+  await command.end(null, plain.now());
+  t.deepEqual(sent, [
+    ["Watch", undefined],
+    ["SubscribeLogs", given],
+  ]);
+  paused.resume();
+  paused.cancel();
+  t.deepEqual(streamed, ["pause", "resume", "cancel"]);
 });
 
 test("a command inside a trace continues it; one inside another command keeps its own", async (t) => {
