@@ -151,6 +151,7 @@ class World {
       managers: this.#managers.processes,
       agents: this.#nodes.processes,
       leader: () => this.#managers.leader,
+      setOlder: (manager, isOlder) => this.#managers.setOlder(manager, isOlder),
       mayLoseTail: () => this.#mayLoseTail(),
       losePower: (agent) => this.#nodes.losePower(agent),
       mayBreak: (process) => this.#mayBreak(process),

@@ -11,6 +11,7 @@ import { logFull } from "./log-full.ts";
 import { logSilent } from "./log-silent.ts";
 import { machineGone } from "./machine-gone.ts";
 import { managerCrash } from "./manager-crash.ts";
+import { managerOlder } from "./manager-older.ts";
 import { natsCrash } from "./nats-crash.ts";
 import { natsOlder } from "./nats-older.ts";
 import { partition } from "./partition.ts";
@@ -23,6 +24,7 @@ import { snapshotsStale } from "./snapshots-stale.ts";
 export const faults = [
   partition,
   managerCrash,
+  managerOlder,
   agentCrash,
   powerFailure,
   natsCrash,

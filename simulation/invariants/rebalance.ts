@@ -5,7 +5,7 @@
  * B2: no task of a service moves during a rollout of the service, or within the quiet time after a failure of one of its
  *     tasks.
  * B3: the number of moves in progress is limited by the round's budget, and the number started within the window by its
- *     budget.
+ *     budget. A leader learns of its predecessors' moves from their tasks, so those count as long as their tasks exist (ADR 10).
  * B4: a move leaves at most as many slots of its service without a running task as the update config lets change at the same
  *     time.
  * B5: a task that moves has run for the settling time.
@@ -57,7 +57,7 @@ export class RebalanceChecks {
   readonly #failed = new Map<string, { readonly serviceId: string; readonly at: Moment }>();
   /** When a running task last stopped, by slot. */
   readonly #stopped = new Map<string, Moment>();
-  readonly #moves: number[] = [];
+  readonly #moves: { readonly id: string; readonly epoch: number; readonly timeMs: number }[] = [];
   /** Version of the first commit seen: the history before a snapshot is unknown. */
   #first: number | null = null;
 
@@ -65,10 +65,10 @@ export class RebalanceChecks {
     this.#isExact = isExact;
   }
 
-  /** `isLimited`: the limits of the simulation apply. */
-  check(commit: Commit, store: Store): string | null {
+  check(commit: Commit & { readonly epoch?: number }, store: Store): string | null {
     const moves: Task[] = [];
     this.#first ??= commit.version;
+    const { epoch = 0 } = commit;
     const at = { version: commit.version, timeMs: commit.time };
     for (const change of commit.changes) {
       if (change.table === "node") this.#noteNode(change.old, change.action === "remove" ? null : change.object, at);
@@ -78,9 +78,9 @@ export class RebalanceChecks {
       if (change.action === "create" && movedFrom(change.object) !== "") moves.push(change.object);
     }
     for (const task of moves) {
-      this.#moves.push(commit.time);
+      this.#moves.push({ id: task.id, epoch, timeMs: commit.time });
       if (commit.version - lag < this.#first) continue;
-      const claim = this.#checkMove(task, at, store);
+      const claim = this.#checkMove(task, at, store, epoch);
       if (claim !== null) return claim;
     }
     return null;
@@ -108,7 +108,7 @@ export class RebalanceChecks {
       this.#stopped.set(`${task.serviceId} ${task.slot}`, at);
   }
 
-  #checkMove(task: Task, at: Moment, store: Store): string | null {
+  #checkMove(task: Task, at: Moment, store: Store, epoch: number): string | null {
     const service = store.get("service", task.serviceId);
     const [cluster] = store.all("cluster");
     if (service === undefined) return null;
@@ -136,20 +136,23 @@ export class RebalanceChecks {
         return `${what} ${at.timeMs - failure.at.timeMs} ms after ${id} failed (B2)`;
     }
     return (
-      this.#checkBudget(what, at, store, settings.windowMs === simRebalance.windowMs) ??
+      (settings.windowMs === simRebalance.windowMs ? this.#checkBudget(what, at, store, epoch) : null) ??
       this.#checkSlots(what, service, at, store) ??
       this.#checkAge(what, store.get("task", movedFrom(task)), at, settings.settleMs)
     );
   }
 
-  #checkBudget(what: string, at: Moment, store: Store, isLimited: boolean): string | null {
-    if (!isLimited) return null;
+  #checkBudget(what: string, at: Moment, store: Store, epoch: number): string | null {
     let open = 0;
     for (const task of store.all("task")) {
       if (movedFrom(task) !== "" && isWanted(task) && observedState(task) < TaskState.RUNNING) open += 1;
     }
     if (open > simRebalance.roundMovesMax) return `${what} as move ${open} in progress (B3)`;
-    const inWindow = this.#moves.filter((time) => time > at.timeMs - simRebalance.windowMs).length;
+    const isKnown = (move: { readonly id: string; readonly epoch: number }): boolean =>
+      move.epoch === epoch || store.get("task", move.id) !== undefined;
+    const inWindow = this.#moves.filter(
+      (move) => move.timeMs > at.timeMs - simRebalance.windowMs && isKnown(move),
+    ).length;
     if (this.#isExact && inWindow > simRebalance.windowMovesMax)
       return `${what} as move ${inWindow} of the window (B3)`;
     return null;

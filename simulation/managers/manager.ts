@@ -4,7 +4,7 @@ import {
   type ManagerCertificate,
   type ManagerIdentity,
 } from "../../actors/certificates/manager-certificate.ts";
-import { startManager } from "../../actors/manager/manager.ts";
+import { startManager, type Manager } from "../../actors/manager/manager.ts";
 import { createTroubles } from "../../actors/manager/troubles.ts";
 import { startManagerLock, type ManagerLock } from "../../actors/keys/manager-lock.ts";
 import { watchOwnDemotion } from "../../actors/manager/own-demotion.ts";
@@ -74,6 +74,8 @@ interface ManagerOptions {
   readonly snapshotEvery: number;
   /** Number of records that the log's history keeps. */
   readonly historyRecordsKept: number;
+  /** An older version: agents get UNIMPLEMENTED for services that SwarmKit lacks. */
+  readonly isOlder: boolean;
   /** The operator has accepted that the log lost records. */
   readonly acceptsLogLoss: boolean;
   /**
@@ -151,6 +153,7 @@ function runManager(
     busObserver,
     csi,
     historyRecordsKept,
+    isOlder,
     lock,
     onAcknowledged,
     onServing,
@@ -272,14 +275,12 @@ function runManager(
         { service: LogBrokerLines, handlers: services.logBroker },
         { service: LogsLines, handlers: services.logs },
         { service: TaskAccessService, handlers: services.taskAccess },
-        { service: TaskCallsService, handlers: services.taskCalls },
+        ...(isOlder ? [] : servicesOfAgents(services)),
         { service: InspectionService, handlers: services.inspection },
         { service: HealthService, handlers: services.health },
         { service: ControlService, handlers: control },
         { service: WatchService, handlers: services.watch },
         { service: OperatorService, handlers: services.operator },
-        { service: PolicyService, handlers: services.policy },
-        { service: NetworksService, handlers: services.networks },
         { service: ResourceAllocatorService, handlers: services.resourceAllocator },
         ...(json?.services ?? []),
       ],
@@ -332,6 +333,15 @@ function runManager(
     allocates: () => telemetry.reading("muster_allocator_held", { kind: "subnets" }) > 0,
     held: (kind) => telemetry.reading("muster_allocator_held", { kind }),
   };
+}
+
+/** Services to agents that an older version lacks. */
+function servicesOfAgents({ networks, policy, taskCalls }: Manager["services"]) {
+  return [
+    { service: TaskCallsService, handlers: taskCalls },
+    { service: PolicyService, handlers: policy },
+    { service: NetworksService, handlers: networks },
+  ];
 }
 
 function nodeId(ports: SimPorts): string {

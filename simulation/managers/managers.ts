@@ -32,6 +32,8 @@ export interface SimManager {
   isRetired: boolean;
   /** Its operator will start it with `--accept-log-loss`. */
   acceptsLogLoss: boolean;
+  /** It is started as an older version, without the services that agents need only for Muster's own features. */
+  isOlder: boolean;
   readonly memory: LogMemory;
 }
 
@@ -113,6 +115,7 @@ export class SimManagers {
       lock: null,
       isRetired: false,
       acceptsLogLoss: false,
+      isOlder: false,
       memory: new LogMemory((claim) => this.#scene.demand(name, claim)),
     };
     const process = simulation.process(name, (ports) => this.#boot(ports, manager), {
@@ -144,6 +147,7 @@ export class SimManagers {
     if (acceptsLogLoss) manager.memory.accept();
     bootManager(ports, {
       acceptsLogLoss,
+      isOlder: manager.isOlder,
       onAcknowledged: (version, isMarked) => manager.memory.acknowledge(version, isMarked),
       onServing: (replica) => manager.memory.checkServing(replica),
       address: manager.address,
@@ -189,6 +193,10 @@ export class SimManagers {
     // After a lost tail, clients may know roots that no longer exist.
     if (problem !== null && !this.#scene.isTailLost) this.#scene.fail(`S22: ${client} and ${address}: ${problem}`);
     return problem;
+  }
+
+  setOlder(process: SimProcess, isOlder: boolean): void {
+    for (const manager of this.all) if (manager.process === process) manager.isOlder = isOlder;
   }
 
   /** The operator starts managers that were promoted again. */

@@ -68,6 +68,7 @@ export const knownMarks = [
   "fault.log.silent",
   "fault.machine.gone",
   "fault.manager.crash",
+  "fault.manager.older",
   "fault.nats.crash",
   "fault.nats.older",
   "fault.partition",

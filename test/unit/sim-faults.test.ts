@@ -27,6 +27,7 @@ async function runFaults(rates: FaultRates, only: readonly Strike[] | null) {
       agents: processes.slice(2),
       leader: () => processes[0] ?? null,
       losePower: () => undefined,
+      setOlder: () => undefined,
       mayLoseTail: () => true,
       mayBreak: () => true,
       diskWentBack: () => undefined,
