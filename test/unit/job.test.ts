@@ -325,6 +325,26 @@ test("a global job's task stays on a silent node, leaves a drained one, and come
   );
 });
 
+test("a global job does not wait for a task that failed on a node which was drained before the next attempt", async (t) => {
+  const cluster = await testCluster(["n1", "n2"]);
+  const explanation = (): string => cluster.orchestration.explainService("job")[0]?.waitingFor ?? "";
+  await addJob(cluster, everywhere);
+  const [one, two] = ["n1", "n2"].map((id) => cluster.tasks("job").find(({ nodeId }) => nodeId === id) as Task);
+  await cluster.report(one as Task, TaskState.COMPLETE);
+  // A paused node keeps its task, and gets no successor of one that fails.
+  await cluster.changeNode("n2", { spec: NodeSpec.create({ availability: NodeSpec_Availability.PAUSE }) });
+  await cluster.report(two as Task, TaskState.FAILED);
+  await cluster.run(60_000);
+  t.regex(explanation(), /1 of 2 done/);
+  await cluster.changeNode("n2", { spec: NodeSpec.create({ availability: NodeSpec_Availability.DRAIN }) });
+  await cluster.run(60_000);
+  t.is(explanation(), "nothing: the job has succeeded, 1 of 1 done");
+  await cluster.changeNode("n2", { spec: NodeSpec.create({ availability: NodeSpec_Availability.ACTIVE }) });
+  await cluster.run(10_000);
+  t.regex(explanation(), /1 of 2 done/);
+  t.is(cluster.tasks("job").filter(({ nodeId }) => nodeId === "n2").length, 2, "the failed one, and its successor");
+});
+
 test("a global job completes without a node that stays silent, and the node's work counts when it is back", async (t) => {
   const cluster = await testCluster(["n1", "n2"]);
   const explanation = (): string => cluster.orchestration.explainService("job")[0]?.waitingFor ?? "";

@@ -1,5 +1,5 @@
 /** The progress of a job's current iteration, as used by the orchestrator, the schedule, `why` and the command line. */
-import type { Node, Service, Task } from "../../../proto/gen/messages.ts";
+import { NodeSpec_Availability, type Node, type Service, type Task } from "../../../proto/gen/messages.ts";
 import { isStopping, type NodeOf } from "../restart.machine.ts";
 import { isEnded, isWanted, observedState } from "../../task.ts";
 import { stampedTimes, type LogTimes } from "../../elapsed.ts";
@@ -44,11 +44,14 @@ export function progressOf(service: Service, tasks: Iterable<Task>, view: Cluste
   let endMs = times.executedMs(service);
   for (const [key, placed] of places) {
     const standing = standingOf(placed, view.nodeOf);
-    const isAway = typeof key === "string" && !isAsked(service, view.nodeOf(key));
+    const node = typeof key === "string" ? view.nodeOf(key) : undefined;
+    const isAway = typeof key === "string" && !isAsked(service, node);
+    // A drained node gets no successor of a task that failed there.
+    const isGivenUp = standing.kind === "faulty" && node?.spec?.availability === NodeSpec_Availability.DRAIN;
     for (const task of placed) if (isEnded(observedState(task))) endMs = Math.max(endMs, times.reachedMs(task));
     if (standing.kind === "done") counts.done += 1;
     // Wait for a task on a paused or silent node, but not for one that was removed from its node.
-    else if (isAway && !placed.some((task) => isWanted(task))) continue;
+    else if (isAway && (isGivenUp || !placed.some((task) => isWanted(task)))) continue;
     else if (standing.kind === "failed") counts.failed += 1;
     else if (standing.kind !== "open") counts.busy += 1;
     counts.total += 1;
