@@ -11,6 +11,7 @@ export const trialNames = [
   "manager.cut.off",
   "managers.unrouted",
   "manager.left.behind",
+  "snapshots.lost",
 ] as const;
 
 export type TrialName = (typeof trialNames)[number];

@@ -90,9 +90,9 @@ export class Trials {
     const all = this.#all();
     const short = this.#ofShortHistory();
     if (onlyTrials !== null)
-      return onlyTrials.flatMap((wanted) => [...all, short].filter(({ name }) => name === wanted));
+      return onlyTrials.flatMap((wanted) => [...all, ...short].filter(({ name }) => name === wanted));
     // Few logs have such a short history, so each of them is used.
-    if (historyRecords > 0) return [short, ...all];
+    if (historyRecords > 0) return [...short, ...all];
     const first = (seed * trials) % all.length;
     return [...all.slice(first), ...all.slice(0, first)];
   }
@@ -112,8 +112,11 @@ export class Trials {
     ];
   }
 
-  #ofShortHistory(): Trial {
-    return { name: "manager.left.behind", prepare: () => this.#managerLeftBehind() };
+  #ofShortHistory(): readonly Trial[] {
+    return [
+      { name: "manager.left.behind", prepare: () => this.#managerLeftBehind() },
+      { name: "snapshots.lost", prepare: () => this.#snapshotsLost() },
+    ];
   }
 
   #agentKilled(): (() => Promise<void>) | null {
@@ -248,6 +251,20 @@ export class Trials {
     return async () => {
       workloads.write(behindMs);
       await this.#isolate([[manager.process.name, this.#nats]], behindMs);
+    };
+  }
+
+  /** All stored snapshots are lost, and a manager restarts: the log alone no longer leads to the cluster's state. */
+  #snapshotsLost(): (() => Promise<void>) | null {
+    const { managers, scene } = this.#parts;
+    const { nats } = scene.simulation;
+    const leader = managers.leader;
+    const manager = this.#pick(managers.serving.filter(({ process: each }) => each !== leader));
+    if (manager === null || leader === null || nats.first === 1) return null;
+    return async () => {
+      nats.blobs.clear();
+      manager.process.restart();
+      await this.#pass(lookMs);
     };
   }
 

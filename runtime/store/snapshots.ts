@@ -9,6 +9,8 @@
  *     early, oldest first, down to the newest stored snapshot; nothing that no snapshot covers is ever dropped.
  * N3: every version of the promised history that N4 has left can be rebuilt: a snapshot from before it is kept, and the records
  *     since; or, while there is none, every record from the first.
+ * N5: while no stored snapshot reaches the log's first record, such as after the loss of the object store, one is written at
+ *     once: until then, no manager could start.
  */
 import type { Blobs, Clock, Log, Subscription, Telemetry, TimerHandle } from "../ports/index.ts";
 import { sleep } from "./wait.ts";
@@ -47,6 +49,11 @@ export const snapshotDefaults: SnapshotOptions = {
 const spaceCheckMs = 5_000;
 const scarceSnapshotMs = 60_000;
 const logTimeoutMs = 5_000;
+/**
+ * How often a leader makes sure that managers can start from what is stored, in milliseconds: two requests, and well within the
+ * minute that a manager waits before it exits. N5
+ */
+const coverCheckMs = 20_000;
 
 /** Snapshots are kept at steps of this fraction of the history: a rebuild replays at most that many records. */
 const historySteps = 4;
@@ -142,6 +149,7 @@ export function startSnapshotWriter(parts: SnapshotWriterParts): { stop(): void 
   let watching: Subscription | null = null;
   let spaceTimer: TimerHandle | null = null;
   let scarceSince = Number.NEGATIVE_INFINITY;
+  let coverAt = clock.monotonic();
 
   const check = (): void => {
     if (isStopped || isWriting || last === null) return;
@@ -159,14 +167,18 @@ export function startSnapshotWriter(parts: SnapshotWriterParts): { stop(): void 
   const checkSpace = (): void => {
     spaceTimer = clock.setTimeout(checkSpace, spaceCheckMs);
     check();
+    if (isWriting || clock.monotonic() - coverAt < coverCheckMs) return;
+    coverAt = clock.monotonic();
+    begin(cover);
   };
 
   const begin = (work: () => Promise<boolean>): void => {
     isWriting = true;
     const begun = { version: replica.version, recordBytes: replica.recordBytes };
-    const isSnapshot = work === write;
+    let isSnapshot = work === write;
     work()
       .then((isStored) => {
+        isSnapshot ||= isStored;
         if (isStored) written.add();
       })
       .catch((error: unknown) => {
@@ -195,6 +207,17 @@ export function startSnapshotWriter(parts: SnapshotWriterParts): { stop(): void 
     await blobs.put(snapshotName(capture.version), step.value);
     await retire(capture.version);
     return true;
+  };
+
+  /** N5 */
+  const cover = async (): Promise<boolean> => {
+    const bounds = await log.bounds(logTimeoutMs);
+    if (bounds === null || bounds.first <= 1 || isStopped) return false;
+    const { first, last } = bounds;
+    const isCovered = (await listSnapshots(blobs)).some((sequence) => sequence >= first - 1 && sequence <= last);
+    if (isCovered || isStopped) return false;
+    telemetry.log.error({ first }, "no stored snapshot reaches the log's first record: writing one now");
+    return write();
   };
 
   /** N1, N2 */

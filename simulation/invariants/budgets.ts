@@ -38,8 +38,8 @@ export const budgets = {
   subscription: 30_000,
   /** The next message of a watcher: it comes back within 1.5 s, and a manager may read the past for 8 attempts of 2 s. */
   watcher: 45_000,
-  /** A key file locked by the cluster's key: written when the manager reads the log's newest record. */
-  lock: 20_000,
+  /** A key file locked by the cluster's key: written when a manager that has just started reads the log's newest record. */
+  lock: 60_000,
   /** The role of a demoted manager: 10 s for it to exit, and a retry after 5 s (`demotion.machine.ts`). */
   role: 45_000,
   /** The end of a removed service: its tasks stop first. */

@@ -165,6 +165,7 @@ export const knownMarks = [
   "trial.manager.unlinked",
   "trial.managers.unlinked",
   "trial.managers.unrouted",
+  "trial.snapshots.lost",
   "unlock.newest",
   "unlock.older",
   "unlock.wrong",

@@ -125,3 +125,30 @@ test("a snapshot is written after this many records, and not before", async (t) 
   t.deepEqual(await write(3), [snapshotName(5), snapshotName(10)]);
   writer.stop();
 });
+
+test("N5: a leader replaces the lost snapshots of a log that was purged, and writes none while one reaches its first record", async (t) => {
+  const { env, clock } = testManager();
+  const source = new Writer();
+  const kept = new TestLog(source.records, env.clock);
+  const replica = new Replica();
+  for (let version = 1; version <= 8; version += 1)
+    replica.apply(version, source.write([put({ service: service(`s${version}`, `s${version}`) })]));
+  const { blobs, log } = kept;
+  const writer = startSnapshotWriter({ ...env, log, blobs, replica, options });
+  const pass = async (): Promise<readonly string[]> => {
+    await clock.run({ untilMs: clock.now() + 60_000 });
+    return [...kept.stored.keys()];
+  };
+  t.deepEqual(await pass(), [], "the log begins at its first record");
+  kept.first = 5;
+  kept.stored.set(snapshotName(4), replica.snapshot());
+  t.deepEqual(await pass(), [snapshotName(4)]);
+  kept.first = 6;
+  t.deepEqual(await pass(), [snapshotName(4), snapshotName(8)]);
+  kept.stored.clear();
+  kept.isUp = false;
+  t.deepEqual(await pass(), [], "nothing is known while the log does not answer");
+  kept.isUp = true;
+  t.deepEqual(await pass(), [snapshotName(8)]);
+  writer.stop();
+});
