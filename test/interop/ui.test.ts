@@ -2,6 +2,7 @@
 import { join } from "node:path";
 import { tempDir } from "../fixtures/muster.ts";
 import { browserTest, openPage, seriousFindings } from "../fixtures/ui-page.ts";
+import { until } from "../fixtures/until.ts";
 
 browserTest("10,000 actors are listed, found, and walked through with the keyboard", async (t) => {
   const { page, errors } = await openPage(t, 10_000);
@@ -31,6 +32,63 @@ browserTest("the lit state and the taken transition follow the feed at 1,000 ste
   await page.locator(".steps tbody tr", { hasText: "session.resumed" }).first().waitFor();
   await page.locator(".steps td:nth-child(2) a").first().click();
   await page.locator(".sequence .message").first().waitFor();
+  t.deepEqual(errors, []);
+});
+
+browserTest(
+  "a chart moves the taken transition, counts timers down, and describes the state under the pointer",
+  async (t) => {
+    const { server, page, errors } = await openPage(t, 10);
+    await page.goto(`${server.url}#/actor/manager-m1/session%2Fn1`);
+    const left = async (): Promise<number> =>
+      Number(/^in ([\d.]+) s$/.exec(await page.locator(".timers li span").last().innerText())?.[1]);
+    const elapsed = (): Promise<number> => page.evaluate("document.querySelector('.timers progress').value");
+    await page.locator(".timers li", { hasText: "graceMs" }).waitFor();
+    const [leftFirst, elapsedFirst] = [await left(), await elapsed()];
+    t.true(leftFirst > 0 && leftFirst <= 30, "the timer was armed for 30 s");
+    await until("a second less", async () => (await left()) <= leftFirst - 1);
+    t.true((await elapsed()) >= elapsedFirst + 900);
+
+    const described = page.locator(".details h3");
+    t.is(await described.innerText(), "serving.connected", "the active state, while the pointer is elsewhere");
+    await page.locator('.state[data-state="serving.disconnected"]').hover();
+    await page.locator(".details h3", { hasText: "serving.disconnected" }).waitFor();
+    await page.locator(".details", { hasText: "Waiting for the agent to come back" }).waitFor();
+    await page.locator(".timers").hover();
+    await page.locator(".details h3", { hasText: "serving.connected" }).waitFor();
+
+    await page.locator('.state[data-state="serving.disconnected"]').click();
+    await page.locator(".timers").hover();
+    await page.locator(".details h3", { hasText: "serving.disconnected" }).waitFor();
+
+    server.step(1);
+    await page.locator(".edge.taken", { hasText: "stream.broken" }).waitFor();
+    await page.getByText("None armed.").waitFor();
+    const motion = (): Promise<string> =>
+      page.evaluate("getComputedStyle(document.querySelector('.edge.taken path')).animationName");
+    t.is(await motion(), "taken");
+    await page.emulateMedia({ reducedMotion: "reduce" });
+    t.is(await motion(), "none");
+    t.deepEqual(errors, []);
+  },
+);
+
+browserTest("the newest 100 events are listed, and lead to their trace and their moment", async (t) => {
+  const { server, page, errors } = await openPage(t, 10);
+  await page.goto(`${server.url}#/actor/manager-m1/session%2Fn2`);
+  await page.locator(".state.here").waitFor();
+  for (let step = 0; step < 121; step += 1) server.step(2);
+  await page.locator(".now", { hasText: "122 events" }).waitFor();
+  const rows = page.locator(".steps tbody tr");
+  await rows.nth(99).waitFor();
+  t.is(await rows.count(), 100);
+  t.regex(await rows.first().innerText(), /stream\.broken\s*→ serving\.disconnected/, "the newest is on top");
+  await rows.first().locator("td:nth-child(2) a").click();
+  await page.waitForURL(`${server.url}#/sequence/${"2".padStart(32, "a")}`);
+  await page.locator(".sequence .message", { hasText: "stream.broken" }).first().waitFor();
+  await page.goBack();
+  await rows.last().locator("td:first-child a").click();
+  await page.waitForURL(/#\/actor\/manager-m1\/session%2Fn2\?at=20/);
   t.deepEqual(errors, []);
 });
 

@@ -71,6 +71,10 @@ function firstView(whole: View, box: { readonly width: number; readonly height: 
   return { x, y, width, height };
 }
 
+/** A clicked state has the focus. Null: none has it. */
+const focusedState = (): string | null =>
+  document.activeElement?.closest("[data-state]")?.getAttribute("data-state") ?? null;
+
 export function ChartDrawing({
   drawing,
   machine,
@@ -88,7 +92,7 @@ export function ChartDrawing({
   /** Number of the newest step. */
   readonly steps: number;
   /** The path of the state under the pointer or the focus. */
-  readonly onLook: (path: string) => void;
+  readonly onLook: (path: string | null) => void;
 }) {
   const whole: View = {
     x: -margin,
@@ -178,6 +182,7 @@ export function ChartDrawing({
         onPointerDown={(event) => (dragged.current = pointOf(event))}
         onPointerMove={onPointerMove}
         onPointerUp={() => (dragged.current = null)}
+        onPointerLeave={() => onLook(focusedState())}
         onKeyDown={onKeyDown}
       >
         <defs>
