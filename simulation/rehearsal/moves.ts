@@ -1,6 +1,6 @@
 /** Tasks that were replaced without a change of their service's spec: when, from which node to which, and why. */
 import { movedFrom } from "../../machines/orchestration/rebalancing/moves.ts";
-import { isEnded, observedState, specVersionOf } from "../../machines/task.ts";
+import { isEnded, isWanted, observedState, specVersionOf } from "../../machines/task.ts";
 import { NodeSpec_Availability, NodeStatus_State, TaskState, type Task } from "../../proto/gen/messages.ts";
 import type { Store } from "../../runtime/store/store.ts";
 import type { Move } from "./outcome.ts";
@@ -36,7 +36,7 @@ export class Moves {
   /** A task was removed from the log. */
   forget(taskId: string): void {
     this.#madeMs.delete(taskId);
-    this.#unplaced.delete(taskId);
+    this.#settle(taskId, "");
   }
 
   /** A task was created or changed. `isNew`: created. */
@@ -45,11 +45,16 @@ export class Moves {
       this.#madeMs.set(task.id, atMs);
       this.#begin(task, atMs, store);
     }
-    if (task.nodeId === "") return;
-    const pending = this.#unplaced.get(task.id);
+    if (task.nodeId !== "") this.#settle(task.id, nodeName(task.nodeId, store));
+    else if (!isWanted(task)) this.#settle(task.id, "");
+  }
+
+  /** A node took the task, or (empty) none will. */
+  #settle(taskId: string, to: string): void {
+    const pending = this.#unplaced.get(taskId);
     if (pending === undefined) return;
-    pending.to = nodeName(task.nodeId, store);
-    this.#unplaced.delete(task.id);
+    pending.to = to;
+    this.#unplaced.delete(taskId);
   }
 
   #begin(task: Task, atMs: number, store: Store): void {

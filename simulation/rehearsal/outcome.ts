@@ -48,7 +48,7 @@ export interface RolloutOutcome {
 export interface Move {
   readonly atMs: number;
   readonly from: string;
-  /** Null: no node took it by the end. */
+  /** Null: no node took it by the end. Empty: it was stopped or replaced, such as by a rollback, before a node took it. */
   readonly to: string | null;
   /** Such as `node worker-3 is down`, `task failed: exit code 1`, `drained`. */
   readonly reason: string;
