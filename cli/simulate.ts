@@ -1,6 +1,6 @@
 /** `muster simulate`: rehearse an operation on a copy of a cluster, in simulated time. */
 import { UsageError } from "../lib/user-error.ts";
-import { command, type Command } from "./command.ts";
+import { command, formatOf, type Command } from "./command.ts";
 import type { Shell } from "./shell.ts";
 import { clusterFlags, readClusterFor, readScenarioFor, scenarioFlag } from "./simulate/inputs.ts";
 import { readyDescription, readyScenarios } from "./simulate/ready-scenarios.ts";
@@ -25,6 +25,8 @@ export const simulate: Command = command({
     list: { type: "boolean", help: "List the ready scenarios" },
   },
   async run({ values, operands, shell }) {
+    // A mistake ends the command before anything runs.
+    formatOf(values.format);
     if (values.list === true) return listScenarios(shell);
     if (operands.length > 0) return reportSaved(shell, operands, values);
     if (values.check !== true && values.save === undefined) return rehearse(values, shell);

@@ -3,6 +3,7 @@ import { readFileSync } from "node:fs";
 import { UserError } from "../../lib/user-error.ts";
 import { replaceFileSync } from "../../runtime/system/whole-file.ts";
 import type { RehearsalOutcome } from "../../simulation/rehearsal/outcome.ts";
+import { formatOf, plainFormat } from "../command.ts";
 import type { Shell } from "../shell.ts";
 import { comparisonLines } from "./comparison-lines.ts";
 import { comparisonPage, reportPage } from "./html.ts";
@@ -14,11 +15,14 @@ import { summaryLines } from "./summary.ts";
 export const reportFlags = {
   html: { type: "string", value: "PATH", help: "Write the report as one HTML page to this file" },
   json: { type: "string", value: "PATH", help: "Write the report with every seed as JSON to this file" },
+  format: plainFormat,
 } as const;
 
 export interface ReportFiles {
   readonly html?: string | undefined;
   readonly json?: string | undefined;
+  /** On standard output: `table` or `json`. */
+  readonly format?: string | undefined;
 }
 
 /** Command that runs one seed again and opens it in replay. `command`: that of the rehearsal. */
@@ -27,10 +31,11 @@ function openCommand(command: string, seed: number): string {
   return `${command} --seed ${seed} --record ${file} && muster replay ${file}`;
 }
 
-/** Prints the summary and writes the files. `command`: command line of the rehearsal, without what chooses seeds. Throws UserError. */
+/** Prints the report and writes the files. `command`: command line of the rehearsal, without what chooses seeds. Throws UserError. */
 export function report(shell: Shell, outcome: RehearsalOutcome, command: string, files: ReportFiles): void {
   const open = (seed: number): string => openCommand(command, seed);
-  for (const line of summaryLines(outcome, { width: shell.width ?? null, openCommand: open })) shell.print(line);
+  if (formatOf(files.format) === "json") shell.print(reportJson(outcome, command));
+  else for (const line of summaryLines(outcome, { width: shell.width ?? null, openCommand: open })) shell.print(line);
   if (files.html !== undefined) write(files.html, reportPage(outcome, open));
   if (files.json !== undefined) write(files.json, reportJson(outcome, command));
 }
@@ -50,7 +55,8 @@ export function reportComparison(
   after: RehearsalOutcome,
   files: ReportFiles,
 ): void {
-  for (const line of comparisonLines(before, after, shell.width ?? null)) shell.print(line);
+  if (formatOf(files.format) === "json") shell.print(comparisonJson(before, after));
+  else for (const line of comparisonLines(before, after, shell.width ?? null)) shell.print(line);
   if (files.html !== undefined) write(files.html, comparisonPage(before, after));
   if (files.json !== undefined) write(files.json, comparisonJson(before, after));
 }

@@ -103,6 +103,13 @@ test("a saved report is printed again, written as a page, and compared with anot
   const comparison = await muster("simulate", before, after, "--html", page);
   t.regex(comparison.lines.join("\n"), /^minimum availability +60% +80% +\+20% +5 +0 +0$/m);
   t.regex(readFileSync(page, "utf8"), /Comparison of two rehearsals/);
+  const asJson = await muster("simulate", before, "--format", "json");
+  t.deepEqual(asJson.lines, [readFileSync(before, "utf8")], "standard output has nothing else");
+  const both = await muster("simulate", before, after, "--format", "json");
+  t.deepEqual(Object.keys(JSON.parse(both.lines.join("\n")) as object), ["version", "comparison", "before", "after"]);
+  const yaml = await muster("simulate", before, "--format", "yaml");
+  t.is(yaml.status, 125);
+  t.regex(yaml.remarks.join("\n"), /invalid argument "yaml" for "--format" flag: expected table or json/);
   const missing = await muster("simulate", join(folder, "none.json"));
   t.regex(missing.remarks.join("\n"), /cannot read the report .*none\.json/);
 });
