@@ -24,6 +24,8 @@ export interface Peer {
   readonly name: string;
   readonly host: string;
   readonly port: number;
+  /** The start of a command line for this manager. */
+  readonly commandLine: readonly string[];
   workerToken(): string;
   /** Creates a service with so many replicas and returns immediately. */
   createService(name: string, replicas: number): void;
@@ -113,6 +115,7 @@ export async function startMuster(flags: readonly string[] = []): Promise<Peer> 
     running,
     host: "127.0.0.1",
     port,
+    commandLine: [program, "--host", `unix://${socket}`],
     workerToken: () => muster("token", "worker"),
     createService: (name, replicas) =>
       void muster("service", "create", "--detach", "--name", name, "--replicas", String(replicas), "bench:1"),
@@ -179,6 +182,7 @@ export async function startDockerd(): Promise<Peer> {
     running,
     host: "127.0.0.1",
     port,
+    commandLine: ["docker", "-H", host],
     workerToken: () => docker("swarm", "join-token", "-q", "worker"),
     createService: (name, replicas) =>
       void docker(
