@@ -46,10 +46,11 @@ function screenLines(
   const found = listed(actors, options.filter, now);
   const stuck = found.filter(({ overdueMs }) => overdueMs > 0).length;
   const processes = [...actors.processes.values()];
-  const notes = processes.flatMap(({ id, hostname, lost, stale, droppedSteps }) => {
+  const notes = processes.flatMap(({ actors: { isFull }, id, hostname, lost, stale, droppedSteps }) => {
     const name = hostname === "" ? id : `${id} on ${hostname}`;
     if (lost !== "") return [`${name} cannot be watched: ${lost}`];
     if (stale && link === "") return [`${name}: waiting for a snapshot`];
+    if (isFull) return [`${name}: too much to show: actors or contexts are missing`];
     return droppedSteps > 0 ? [`${name}: ${droppedSteps} steps left out: they came faster than they were read`] : [];
   });
   const counts = `${found.length} ${found.length === 1 ? "actor" : "actors"}, ${stuck} stuck`;

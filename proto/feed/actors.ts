@@ -5,39 +5,23 @@
  * U1: after a lost message, a process is marked `stale` until a whole snapshot has replaced its actors.
  * U2: the counts by state are those of the actors that are listed.
  */
-import type { ActorFeed, ActorState, ActorStep, ArmedTimer } from "../gen/page.ts";
+import type { ActorFeed, ActorState, ActorStep } from "../gen/page.ts";
+import { actorLimits, ActorTable, sameStates, type Actor, type ActorLimits } from "./actor-table.ts";
 import { Ring } from "./ring.ts";
+
+export type { Actor } from "./actor-table.ts";
 
 /** Newest steps of all actors, for the sequence of a trace. */
 const recentStepsMax = 20_000;
 /** Newest steps of a watched actor. */
 export const watchedStepsMax = 100;
 
-export interface Actor {
-  readonly process: string;
-  readonly id: string;
-  /** The id up to its first `/`. */
-  readonly kind: string;
-  machine: string;
-  states: readonly string[];
-  status: number;
-  startedAtMs: number;
-  sinceMs: number;
-  /** JSON object. */
-  context: string;
-  timers: readonly ArmedTimer[];
-  steps: number;
-  event: string;
-  /** Ids of those taken in its newest step. */
-  transitions: readonly string[];
-}
-
 export interface Process {
   readonly id: string;
   hostname: string;
-  actors: Map<string, Actor>;
+  actors: ActorTable;
   /** The snapshot that is arriving. */
-  incoming: Map<string, Actor> | null;
+  incoming: ActorTable | null;
   sequence: number;
   stale: boolean;
   /** Why it can no longer be watched; empty: it is watched. */
@@ -62,9 +46,15 @@ export class Actors {
   readonly processes = new Map<string, Process>();
   readonly recent = new Ring<Step>(recentStepsMax);
   readonly #watched = new Map<string, Ring<ActorStep>>();
+  readonly #limits: ActorLimits;
   /** Grows when actors or processes come or go. */
   membership = 0;
   stepsSeen = 0;
+
+  /** `limits`: of each process. */
+  constructor(limits: ActorLimits = actorLimits) {
+    this.#limits = limits;
+  }
 
   get size(): number {
     let size = 0;
@@ -145,7 +135,7 @@ export class Actors {
       process = {
         id,
         hostname: "",
-        actors: new Map(),
+        actors: new ActorTable(this.#limits),
         incoming: null,
         sequence: 0,
         stale: true,
@@ -161,7 +151,7 @@ export class Actors {
   }
 
   #snapshot(process: Process, { begins, ends, actors }: NonNullable<ActorFeed["snapshot"]>): void {
-    if (begins) process.incoming = new Map();
+    if (begins) process.incoming = new ActorTable(this.#limits);
     const { incoming } = process;
     if (incoming === null) {
       // Without steps, a changed actor is sent again in a snapshot that neither begins nor ends.
@@ -182,9 +172,10 @@ export class Actors {
   #put(process: Process, state: ActorState): void {
     const known = process.actors.get(state.actor);
     const actor = actorOf(process.id, state);
+    process.actors.set(state.actor, actor);
+    if (process.actors.get(state.actor) !== actor) return;
     if (known === undefined) this.membership += 1;
     else count(process, known, -1);
-    process.actors.set(state.actor, actor);
     count(process, actor, 1);
   }
 
@@ -193,12 +184,12 @@ export class Actors {
     this.recent.push({ process: process.id, step });
     this.#watched.get(keyOf(process.id, step.actor))?.push(step);
     const pending = process.incoming?.get(step.actor);
-    if (pending !== undefined) change(pending, step);
+    if (pending !== undefined) process.incoming?.change(pending, step);
     const actor = process.actors.get(step.actor);
     if (actor !== undefined) {
       const moved = !sameStates(actor.states, step.states);
       if (moved) count(process, actor, -1);
-      change(actor, step);
+      process.actors.change(actor, step);
       if (moved) count(process, actor, 1);
       return;
     }
@@ -208,6 +199,7 @@ export class Actors {
     }
     const fresh = actorOfStep(process.id, step);
     process.actors.set(step.actor, fresh);
+    if (process.actors.get(step.actor) !== fresh) return;
     count(process, fresh, 1);
     this.membership += 1;
   }
@@ -223,10 +215,6 @@ export class Actors {
 }
 
 const keyOf = (process: string, id: string): string => `${process}\n${id}`;
-
-function sameStates(a: readonly string[], b: readonly string[]): boolean {
-  return a.length === b.length && a.every((state, index) => state === b[index]);
-}
 
 function count(process: Process, { kind, states }: Actor, by: number): void {
   let ofKind = process.counts.get(kind);
@@ -271,17 +259,4 @@ function actorOfStep(process: string, step: ActorStep): Actor {
     event: step.event,
     transitions: step.transitions,
   };
-}
-
-/** A step that is older than the snapshot changes nothing. */
-function change(actor: Actor, step: ActorStep): void {
-  if (step.number <= actor.steps) return;
-  if (!sameStates(actor.states, step.states)) actor.sinceMs = step.atMs;
-  actor.states = step.states;
-  actor.status = step.status;
-  if (step.context !== "") actor.context = step.context;
-  actor.timers = step.timers;
-  actor.steps = step.number;
-  actor.transitions = step.transitions;
-  if (!step.unexpected) actor.event = step.event;
 }

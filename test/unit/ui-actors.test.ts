@@ -166,3 +166,40 @@ test("a sequence has the messages of one trace, in the order of their times", (t
     ],
   );
 });
+
+test("U3: actors beyond the number that a process may have are not listed, until a snapshot without them", (t) => {
+  const actors = new Actors({ actorsMax: 2, charactersMax: 10_000 });
+  const from = feeder(actors);
+  from.snapshot(state("session/n1"), state("session/n2"), state("session/n3"));
+  const listed = (): readonly string[] => [...(actors.processes.get(process)?.actors.keys() ?? [])];
+  t.deepEqual(listed(), ["session/n1", "session/n2"]);
+  t.true(actors.processes.get(process)?.actors.isFull);
+  from.feed({ steps: [step("session/n4", 1)], snapshot: ActorSnapshot.create({ actors: [state("session/n5")] }) });
+  t.deepEqual(listed(), ["session/n1", "session/n2"]);
+  t.deepEqual(countsOf(actors, "session"), [["serving.connected", 2]]);
+  from.feed({ ended: ["session/n1"], steps: [] });
+  from.feed({ steps: [step("session/n4", 2)] });
+  t.deepEqual(listed(), ["session/n2", "session/n4"], "one has ended");
+  from.snapshot(state("session/n1"));
+  t.false(actors.processes.get(process)?.actors.isFull);
+});
+
+test("U3: texts beyond the length that a process may have are cut, and given back when they shrink", (t) => {
+  const actors = new Actors({ actorsMax: 10, charactersMax: 1_000 });
+  const from = feeder(actors);
+  const long = JSON.stringify("x".repeat(600));
+  const contextOf = (id: string) => actors.find(process, id)?.context;
+  from.snapshot(state("session/n1", { context: long }), state("session/n2"), state("session/n3", { context: long }));
+  t.is(contextOf("session/n1"), long);
+  t.is(contextOf("session/n3"), undefined, "a new one is not listed");
+  from.feed({ steps: [step("session/n2", 2, { context: long })] });
+  t.is(contextOf("session/n2"), '{"$cut":true}', "a listed one goes on without its context");
+  t.deepEqual(actors.find(process, "session/n2")?.states, ["suspect"]);
+  from.feed({ steps: [step("session/n1", 2, { context: "{}" }), step("session/n2", 3, { context: long })] });
+  t.is(contextOf("session/n2"), long, "the first one's room is free again");
+  from.feed({ snapshot: ActorSnapshot.create({ actors: [state("session/n1", { context: long, steps: 3 })] }) });
+  t.is(contextOf("session/n1"), '{"$cut":true}', "also as a whole state");
+  from.feed({ ended: ["session/n2"] });
+  from.feed({ steps: [step("session/n9", 1, { context: long })] });
+  t.is(contextOf("session/n9"), long, "an ended one's room is free");
+});

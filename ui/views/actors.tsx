@@ -39,12 +39,13 @@ function countsText(process: Process, kind: string): string {
   return [...named, ...(rest > 0 ? [`others ${rest}`] : [])].join(", ");
 }
 
-function processNote({ stale, lost, gaps, droppedSteps }: Process): string {
+function processNote({ actors, stale, lost, gaps, droppedSteps }: Process): string {
   const notes = [
     lost,
     stale && lost === "" ? "not current: waiting for a snapshot" : "",
     gaps > 0 ? `${gaps} gaps` : "",
     droppedSteps > 0 ? `${droppedSteps} events left out` : "",
+    actors.isFull ? "too much to show: actors or contexts are missing" : "",
   ];
   return notes.filter(Boolean).join(" · ");
 }
