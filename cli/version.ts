@@ -1,8 +1,13 @@
-/** `muster version`: the version of this command, where it comes from, and what it speaks. */
+/** `muster version`: the version of this command, where it comes from, and the Node that runs it. */
 import { packagedBuild, version } from "../lib/version.ts";
 
-export function versionText(): string {
+function origin(): string {
   const build = packagedBuild();
-  const from = build === null ? "a checkout" : `${build.commit.slice(0, 12)}, ${build.date.slice(0, 10)}`;
-  return `muster ${version} (${from}; Node ${process.versions.node})`;
+  if (build === undefined) return "a checkout";
+  if (build === null) return "a package of an unknown commit";
+  return `${build.commit.slice(0, 12)}${build.changes ? " with changes" : ""}, ${build.date.slice(0, 10)}`;
+}
+
+export function versionText(): string {
+  return `muster ${version} (${origin()}; Node ${process.versions.node})`;
 }

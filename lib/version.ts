@@ -8,13 +8,17 @@ export interface BuildInfo {
   readonly commit: string;
   /** Of the commit, in ISO 8601. */
   readonly date: string;
+  /** Whether the checkout had changes that the commit does not contain. */
+  readonly changes: boolean;
 }
 
-/** Null in a checkout. */
-export function packagedBuild(): BuildInfo | null {
+/** Null in a package of an unknown commit, and undefined in a checkout. */
+export function packagedBuild(): BuildInfo | null | undefined {
+  let text: string;
   try {
-    return JSON.parse(installedFile("build.json").toString()) as BuildInfo;
+    text = installedFile("build.json").toString();
   } catch {
-    return null;
+    return undefined;
   }
+  return JSON.parse(text) as BuildInfo | null;
 }

@@ -1,13 +1,20 @@
 /** The commit that a package is built from, for `muster version`. */
-import { execFileSync } from "node:child_process";
+import { spawnSync } from "node:child_process";
 import type { BuildInfo } from "../../lib/version.ts";
 import { top } from "./bundle.ts";
 
-function git(...args: readonly string[]): string {
-  return execFileSync("git", ["-C", top, ...args], { encoding: "utf8" }).trim();
+/** Null without git, or outside of a repository: a checkout may have come as an archive. */
+function git(...args: readonly string[]): string | null {
+  const { status, stdout } = spawnSync("git", ["-C", top, ...args], {
+    encoding: "utf8",
+    stdio: ["ignore", "pipe", "ignore"],
+  });
+  return status === 0 ? stdout.trim() : null;
 }
 
-export function buildInfo(): BuildInfo {
-  const changes = git("status", "--porcelain", "--untracked-files=no") === "" ? "" : " with changes";
-  return { commit: git("rev-parse", "HEAD") + changes, date: git("show", "--no-patch", "--format=%cI", "HEAD") };
+/** Null if it is not known. */
+export function buildInfo(): BuildInfo | null {
+  const [commit, date] = [git("rev-parse", "HEAD"), git("show", "--no-patch", "--format=%cI", "HEAD")];
+  if (commit === null || date === null) return null;
+  return { commit, date, changes: git("status", "--porcelain", "--untracked-files=no") !== "" };
 }
