@@ -5,9 +5,6 @@ import { allCharts } from "../../cli/charts.ts";
 
 /** Files below machines/ whose charts have no model. */
 const without: readonly string[] = [
-  "agent/manager-stream.machine.ts",
-  "agent/session.machine.ts",
-  "dataplane/dataplane-driver.machine.ts",
   "driver/health-check.machine.ts",
   "driver/plugin.machine.ts",
   "ledger/lease.machine.ts",
