@@ -5,12 +5,9 @@ import { allCharts } from "../../cli/charts.ts";
 
 /** Files below machines/ whose charts have no model. */
 const without: readonly string[] = [
-  "driver/health-check.machine.ts",
-  "driver/plugin.machine.ts",
   "ledger/lease.machine.ts",
   "ledger/ledger.machine.ts",
   "logs/subscription.machine.ts",
-  "watch/watch.machine.ts",
 ];
 
 test("each chart has a model", async (t) => {

@@ -40,6 +40,8 @@ export interface Exploration<Memory, Event> {
   readonly matters?: (context: never) => unknown;
   /** Whether the chart's owner may send the event here, such as an answer that was requested; always if absent. */
   readonly mayCome?: (place: Place<Memory>, event: Event) => boolean;
+  /** The event as it is sent in a state with this context, such as with the number of the last request; unchanged if absent. */
+  readonly asSent?: (event: Event, context: never) => Event;
   /** The memory before the first step. */
   readonly memory: Memory;
   /** The memory after a step, kept small: paths to one state with one memory are merged. Throws if a check fails. */
@@ -147,6 +149,7 @@ export function explore<Memory, Event extends { readonly type: string }>(
     inputs,
     matters = (context) => context,
     mayCome = () => true,
+    asSent = (event) => event,
     memory,
     remember,
   }: Exploration<Memory, Event>,
@@ -197,7 +200,8 @@ export function explore<Memory, Event extends { readonly type: string }>(
     if (place.snapshot.status !== "active") continue;
     const nodes = place.snapshot._nodes as unknown as readonly AnyNode[];
     const due = delays.filter(({ type }) => nodes.some(({ transitions }) => transitions.has(type)));
-    const possible = events.filter((event) => mayCome(place, event));
+    const { context } = place.snapshot;
+    const possible = events.filter((event) => mayCome(place, event)).map((event) => asSent(event, context as never));
     for (const event of [...possible, ...due]) add(stepper.step(place.snapshot, event), place, event);
   }
   const ids = allTransitions(machine);
