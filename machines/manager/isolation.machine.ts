@@ -2,13 +2,15 @@
  * Whether a manager that makes no progress still serves nodes. Such a manager is cut off from the log: it can neither hear of
  * new assignments nor record what its nodes report, and the others declare it dead, and then its nodes DOWN.
  *
- *   following ──▶ asking ──▶ apart ──▶ following
- *                   ⇅
- *                together
+ *   following ──▶ asking ──▶ doubting ──▶ confirming ──▶ apart ──▶ following
+ *                   ⇅                        │
+ *                together ◀──────────────────┘
  *
  * I1: nodes are sent away only when no probe has returned for the whole time limit of `progress.machine.ts`, and when another
  *     manager may serve them: one that makes progress, or cannot be reached from here. While all others say that they make no
  *     progress either, it is the log that is away, and nodes that wandered between managers would only add to the load.
+ *     Another manager notices the same silence of the log up to an interval of probes later than this one, so it is asked
+ *     twice.
  * I2: as soon as a probe returns, this manager serves nodes again.
  */
 import { chart, effect } from "../chart.ts";
@@ -19,6 +21,8 @@ const isolationTimes = {
    * faster.
    */
   askAgainMs: 3_000,
+  /** From the first answer that another may serve to the second question, in milliseconds: an interval of probes, and half of one. */
+  confirmMs: 4_500,
 } as const;
 
 export type IsolationEvent =
@@ -45,7 +49,7 @@ export const isolationMachine = chart({
     serveNodes: effect(),
   },
   guards: { mayServe: (_, { mayServe }: { mayServe: boolean }) => mayServe },
-  delays: { askAgain: isolationTimes.askAgainMs },
+  delays: { askAgain: isolationTimes.askAgainMs, confirm: isolationTimes.confirmMs },
   shows: { events: ["mayServe"] },
 }).createMachine({
   id: "isolation",
@@ -62,6 +66,30 @@ export const isolationMachine = chart({
     },
     asking: {
       description: "This manager makes no progress: asking the others whether they do. I1",
+      meta: {
+        waitingFor: "the other managers to say whether they make progress",
+        wokenBy: { "peers.answered": "their answers", "progress.made": "a probe that returns" },
+      },
+      entry: "askPeers",
+      on: {
+        "progress.made": "following",
+        "peers.answered": [
+          { guard: { type: "mayServe", params: ({ event }) => event }, target: "doubting" },
+          { target: "together" },
+        ],
+      },
+    },
+    doubting: {
+      description: "Another manager may serve, or has not noticed yet that the log is away: asking again soon. I1",
+      meta: {
+        waitingFor: "the others to notice, if it is the log that is away",
+        wokenBy: { confirm: "the second question to the other managers", "progress.made": "a probe that returns" },
+      },
+      on: { "progress.made": "following" },
+      after: { confirm: "confirming" },
+    },
+    confirming: {
+      description: "Asking the others once more whether they make progress. I1",
       meta: {
         waitingFor: "the other managers to say whether they make progress",
         wokenBy: { "peers.answered": "their answers", "progress.made": "a probe that returns" },

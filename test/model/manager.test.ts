@@ -111,10 +111,11 @@ test("a manager sends its nodes away only when it alone is cut off, and serves t
     memory: { isAway: false },
     check: ({ isAway }, step, claim) => {
       const { asked, event, from } = step;
-      const isAnswered = event?.type === "peers.answered" && event.mayServe && isIn(from, "asking");
+      const isAnswered = event?.type === "peers.answered" && event.mayServe && isIn(from, "confirming");
       const leaves = isAsked(asked, "sendNodesAway");
       claim("I1", leaves === isAnswered, "nodes are sent away without reason, or not with it");
-      claim("I1", !isDue(event, "askAgain") || isAsked(asked, "askPeers"), "the others are not asked again");
+      for (const delay of ["askAgain", "confirm"])
+        claim("I1", !isDue(event, delay) || isAsked(asked, "askPeers"), "the others are not asked again");
       const serves = isAsked(asked, "serveNodes");
       claim(
         "I2",

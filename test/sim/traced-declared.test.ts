@@ -11,8 +11,8 @@ import { undeclared } from "../support/span-tree.ts";
 import { otlpJson } from "./otlp.ts";
 import { tracedCluster } from "./traced.ts";
 
-/** One has task output and driver plugins that are restarted, the other network policy. */
-const seeds = [3, 5];
+/** It has task output, driver plugins that are restarted, rollouts and network policy. */
+const seeds = [18];
 /** Declared attributes that these seeds do not record, each with the reason. */
 const unrecorded: Readonly<Record<string, string>> = {
   "task report rpc.grpc.status_code": "no leader takes the report in time: seed 8",
