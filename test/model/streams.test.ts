@@ -1,5 +1,11 @@
 // Streams that a manager sends: watches and log subscriptions.
 import test from "ava";
+import { logLimits, type LogNodes } from "../../machines/logs/nodes.ts";
+import {
+  logSubscriptionMachine,
+  type LogEnd,
+  type LogSubscriptionEvent,
+} from "../../machines/logs/subscription.machine.ts";
 import { watchMachine, type WatchEnding, type WatchEvent } from "../../machines/watch/watch.machine.ts";
 import { isAsked, isDue, isIn, paramsOf, walkChart } from "../support/chart-model.ts";
 
@@ -91,6 +97,145 @@ test("a watch sends the empty message first, then everything after its version f
       t.true(!expected.includes(false), "a stream has one ending");
       t.is(isAsked(asked, "release"), isIn(step, "ended"), "only an ended stream releases everything");
       return { isGreeted, isLive, isReplay };
+    },
+    ends: true,
+  });
+});
+
+test("a log subscription ends when each node has sent its output or cannot, and says what is missing", async (t) => {
+  const available = (...ids: readonly string[]) => ids.map((id) => ({ id, isAvailable: true }));
+  const selections = [[], available("n1"), available("n1", "n2"), [{ id: "n1", isAvailable: false }]];
+  /** In the list of events, an answer has the age of its request instead of the number. */
+  const events: readonly LogSubscriptionEvent[] = [
+    ...selections.map((nodes): LogSubscriptionEvent => ({
+      type: "selection.changed",
+      nodes,
+      unscheduled: [],
+      exists: true,
+    })),
+    { type: "selection.changed", nodes: [], unscheduled: ["t1"], exists: true },
+    { type: "selection.changed", nodes: [], unscheduled: [], exists: false },
+    ...["m1", "m2"].map((holder): LogSubscriptionEvent => ({
+      type: "nodes.held",
+      held: [{ nodeId: "n1", attempt: 0 }],
+      holder,
+    })),
+    { type: "nodes.held", held: [{ nodeId: "n1", attempt: -1 }], holder: "m1" },
+    { type: "node.ended", nodeId: "n1", attempt: 0, error: "" },
+    { type: "node.ended", nodeId: "n1", attempt: -1, error: "" },
+    { type: "node.ended", nodeId: "n1", attempt: 0, error: "n1 broke" },
+    { type: "node.ended", nodeId: "n2", attempt: 0, error: "" },
+    { type: "follower.left" },
+    { type: "follower.stalled", limit: "1 MiB" },
+    { type: "broker.stopped" },
+  ];
+  interface Context {
+    readonly follow: boolean;
+    readonly nodes: LogNodes;
+    readonly unscheduled: readonly string[];
+    readonly closingTicks: number;
+  }
+  const newest = (nodes: LogNodes, id: string, age: number): number => (nodes[id]?.attempt ?? 1) + age;
+  const isLost = (node: LogNodes[string], before: LogNodes[string] | undefined): boolean =>
+    (node.phase === "lost" && before?.phase !== "lost") || node.attempt > (before?.attempt ?? 1);
+  await walkChart(t, {
+    machine: logSubscriptionMachine,
+    inputs: [true, false].map((follow) => ({ follow })),
+    events,
+    asSent: (event, { nodes }: Context) => {
+      if (event.type === "node.ended") return { ...event, attempt: newest(nodes, event.nodeId, event.attempt) };
+      if (event.type !== "nodes.held") return event;
+      return {
+        ...event,
+        held: event.held.map(({ nodeId, attempt }) => ({ nodeId, attempt: newest(nodes, nodeId, attempt) })),
+      };
+    },
+    matters: ({ closingTicks, follow, nodes, unscheduled }: Context) => [
+      follow,
+      unscheduled,
+      closingTicks,
+      Object.entries(nodes).map(([id, { attempt, ...node }]) => [id, node, Math.min(attempt, 2)]),
+    ],
+    /** `waiting`: nodes whose output is still to come. `missing`: what the reasons must name. */
+    memory: { waiting: [] as readonly string[], missing: [] as readonly string[], isFollowed: false },
+    /** One node is enough to follow: with two, there are tens of thousands of paths. */
+    mayCome: ({ memory }, event) => !memory.isFollowed || !JSON.stringify(event).includes("n2"),
+    check: (memory, step, claim) => {
+      const { asked, event, from } = step;
+      const before = (from?.snapshot.context as Context | undefined) ?? null;
+      const context = step.context as Context;
+      const waiting = new Set(memory.waiting);
+      const missing = new Set(memory.missing);
+      const news: string[] = [];
+      if (
+        event?.type === "selection.changed" &&
+        (isIn(from, "choosing") || (isIn(from, "following") && event.exists))
+      ) {
+        for (const { id, isAvailable } of event.nodes) {
+          if (before?.nodes[id] !== undefined) continue;
+          if (isAvailable || context.follow) waiting.add(id);
+          if (!isAvailable) news.push(id);
+        }
+      }
+      if (event?.type === "node.ended" && waiting.has(event.nodeId)) {
+        const isCurrent = event.attempt === before?.nodes[event.nodeId]?.attempt;
+        // A followed node goes on, or is asked again.
+        if (isCurrent && !context.follow) waiting.delete(event.nodeId);
+        if (isCurrent && event.error !== "") news.push(event.error);
+      }
+      for (const id of isDue(event, "announceInterval") ? waiting : []) {
+        const silentTicks = before?.nodes[id]?.silentTicks ?? 0;
+        if (silentTicks >= logLimits.silentTicksMax && !context.follow) waiting.delete(id);
+        // Later, it has been reported.
+        if (silentTicks === logLimits.silentTicksMax) news.push(id);
+      }
+      for (const [id, node] of Object.entries(context.nodes)) {
+        const isNamed = [...news, ...(context.follow ? [] : missing)].some((each) => each.includes(id));
+        claim("LS2", !isLost(node, before?.nodes[id]) || isNamed, "a node is lost without a reason");
+      }
+      for (const each of news) missing.add(each);
+
+      const [end = null, second] = paramsOf<LogEnd>(asked, "finish");
+      const isEnded = isIn(step, "ended");
+      claim("LS1", isEnded === (end !== null) && second === undefined, "it ends without an ending, or with two");
+      const byItself = end?.kind === "complete" || end?.kind === "incomplete";
+      const type = event?.type ?? "";
+      const isOrdered = ["follower.left", "follower.stalled", "broker.stopped"].includes(type);
+      const gathers = isIn(from, "gathering") || isIn(step, "gathering") || (isIn(from, "choosing") && isEnded);
+      claim("LS1", isOrdered || !gathers || byItself === (waiting.size === 0), "it ends too early or too late");
+      const isGone = event?.type === "selection.changed" && !event.exists;
+      claim("LS1", !byItself || !isIn(from, "following") || isGone, "it ends while it is followed");
+
+      const told = paramsOf<{ reasons: readonly string[] }>(asked, "tellMissing").flatMap(({ reasons }) => reasons);
+      const isTold = (reasons: readonly string[], what: string): boolean => reasons.some((each) => each.includes(what));
+      claim(
+        "LS2",
+        !isIn(step, "following") || news.every((each) => isTold(told, each)),
+        "a follower does not get a reason at once",
+      );
+      claim(
+        "LS2",
+        told.every((each) => news.some((what) => each.includes(what))),
+        "a follower gets a reason twice, or a wrong one",
+      );
+      const isComplete = missing.size === 0 && context.unscheduled.length === 0;
+      claim(
+        "LS2",
+        !byItself || (end.kind === "complete") === isComplete,
+        "its end does not say that output is missing",
+      );
+      const names = [...missing, ...context.unscheduled];
+      claim(
+        "LS2",
+        end?.kind !== "incomplete" || names.every((each) => end.warning.includes(each)),
+        "a reason is missing",
+      );
+      claim("LS3", type !== "follower.stalled" || end?.kind === "stalled", "a follower that does not read stays");
+      return {
+        waiting: [...waiting].toSorted(),
+        missing: [...missing].toSorted(),
+        isFollowed: memory.isFollowed || context.follow,
+      };
     },
     ends: true,
   });
