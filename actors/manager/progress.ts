@@ -48,7 +48,7 @@ export interface Progress extends Running {
   stuckBecause(): string | null;
   /** Whether the newest probe succeeded: the basis of verdicts on nodes, for which `stuckBecause` is too lenient. */
   isCurrent(): boolean;
-  /** Calls back when probes have failed for too long, and with each one that succeeds. */
+  /** Calls back when probes have failed for too long, and with the first one that then succeeds. */
   onChange(listener: (isStuck: boolean) => void): void;
   /** Milliseconds since the last successful probe; -1: none yet. */
   ageMs(): number;
@@ -63,6 +63,12 @@ export function startProgress(env: Environment, parts: ProgressParts): Progress 
   let changes: readonly number[] = [];
   let isStopped = false;
   const listeners: ((isStuck: boolean) => void)[] = [];
+
+  /** Deferred out of the transition. */
+  const report = (isStuck: boolean): void =>
+    clock.soon(() => {
+      for (const listener of listeners) if (!isStopped) listener(isStuck);
+    });
 
   /** Which parts of the log's store answer; null when the link was lost meanwhile, so that this is unknown. */
   const storeAnswers = async (): Promise<StoreAnswers | null> => {
@@ -139,18 +145,15 @@ export function startProgress(env: Environment, parts: ProgressParts): Progress 
             hosted.send(
               failed === null ? { type: "probe.answered", at } : { type: "probe.failed", at, reason: failed.reason },
             );
-            if (failed === null) for (const listener of listeners) listener(false);
           });
         },
         reportStuck: ({ reason }) => {
           env.telemetry.log.error({ reason }, "this manager makes no progress");
           const sentence = `nothing has been written for ${staleMs / 1_000} s: ${reason}`;
           troubles.raise({ kind: Trouble_Kind.NO_PROGRESS, sentence, blocking: true });
-          // Deferred out of the transition.
-          clock.soon(() => {
-            for (const listener of listeners) if (!isStopped) listener(true);
-          });
+          report(true);
         },
+        reportProgress: () => report(false),
       },
     },
   );

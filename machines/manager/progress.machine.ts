@@ -30,6 +30,7 @@ export const progressMachine = chart({
   effects: {
     probe: effect(),
     reportStuck: effect<{ readonly reason: string }>(),
+    reportProgress: effect(),
   },
   actions: {
     rememberAnswer: assign((_, params: { readonly at: number }) => ({ answeredAt: params.at, reason: "" })),
@@ -95,7 +96,7 @@ export const progressMachine = chart({
           on: {
             "probe.answered": {
               target: "healthy",
-              actions: { type: "rememberAnswer", params: ({ event }) => ({ at: event.at }) },
+              actions: [{ type: "rememberAnswer", params: ({ event }) => ({ at: event.at }) }, "reportProgress"],
             },
           },
         },

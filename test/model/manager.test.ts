@@ -91,6 +91,7 @@ test("a manager is healthy only on the evidence of a probe that returned in time
       claim("P1", !becomes || event?.type === "probe.answered", "it becomes healthy without an answer");
       const isStale = isDue(event, "staleAfter");
       claim("P1", !isStale || (isIn(step, "health.stuck") && isAsked(asked, "reportStuck")), "it is stale and healthy");
+      claim("P1", becomes === isAsked(asked, "reportProgress"), "a recovery is not reported, or something else is");
       claim("P1", !isDue(event, "probeInterval") || isAsked(asked, "probe"), "no further probe is sent");
       return null;
     },

@@ -25,8 +25,15 @@ test("a healthy manager probes each interval, and is stuck once probes have fail
   t.is(run.all().filter(({ type }) => type === "probe").length, 3);
   run.advance(1_300);
   t.false(run.snapshot.hasTag("healthy"));
+  run.send({ type: "probe.answered", at: run.now });
+  run.send({ type: "probe.answered", at: run.now });
   t.deepEqual(
     run.all().filter(({ type }) => type !== "probe"),
-    [{ type: "reportStuck", params: { reason: "the log does not answer" } }],
+    [
+      { type: "reportProgress" },
+      { type: "reportStuck", params: { reason: "the log does not answer" } },
+      { type: "reportProgress" },
+    ],
+    "changes only",
   );
 });
