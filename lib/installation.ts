@@ -6,7 +6,10 @@ import { readFileSync, readdirSync } from "node:fs";
 import { getAsset, isSea } from "node:sea";
 import { fileURLToPath } from "node:url";
 
-/** Modules that run as processes of their own, without `.ts`. Each is an entry point of the packages (tools/package/). */
+/**
+ * Modules that run as processes of their own, without `.ts`. Each is an entry point of the packages (tools/package/), and has no
+ * `await` at its top: the scripts of a single-file command cannot.
+ */
 export const programs = [
   "cli/main",
   "deploy/samples/hello",

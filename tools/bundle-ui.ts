@@ -7,6 +7,7 @@ import { cpSync, existsSync, mkdirSync, readFileSync, readdirSync, renameSync, r
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { BuildOptions } from "esbuild";
+import { licences } from "./licences.ts";
 
 const top = fileURLToPath(new URL("..", import.meta.url));
 const ui = join(top, "ui");
@@ -30,24 +31,6 @@ function fingerprint(): string {
       .update(readFileSync(join(top, file)))
       .update("\0");
   return hash.digest("hex");
-}
-
-/** Licences of the packages in the bundle. */
-function licences(inputs: readonly string[]): string {
-  const packages = new Set(
-    inputs.flatMap((file) => /^node_modules\/(?:@[^/]+\/)?[^/]+/.exec(file)?.[0] ?? []).toSorted(),
-  );
-  return [...packages]
-    .map((folder) => {
-      const { name, version, license } = JSON.parse(readFileSync(join(top, folder, "package.json"), "utf8")) as Record<
-        string,
-        string
-      >;
-      const file = readdirSync(join(top, folder)).find((each) => /^licen[cs]e/i.test(each));
-      const text = file === undefined ? "" : `\n\n${readFileSync(join(top, folder, file), "utf8").trim()}`;
-      return `${name} ${version} (${license})${text}\n`;
-    })
-    .join(`\n${"-".repeat(80)}\n\n`);
 }
 
 /** Builds in a folder beside it, so that a server never sees half a bundle. */

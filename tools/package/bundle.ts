@@ -7,7 +7,6 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build, type Plugin } from "esbuild";
 import { chartFileOf, chartFiles } from "../../cli/chart-files.ts";
-import { programs } from "../../lib/installation.ts";
 
 export const top: string = fileURLToPath(new URL("../..", import.meta.url));
 
@@ -41,8 +40,6 @@ const listOfCharts: Plugin = {
   },
 };
 
-export const programEntries: readonly string[] = programs;
-
 /** Writes `entry.js` for each entry, their chunks into `lib/`, and source maps. Returns the paths of all inputs, from the top. */
 export async function bundleCode({ entries, minify, outdir, withPackages }: BundleOptions): Promise<readonly string[]> {
   const { metafile } = await build({
@@ -62,7 +59,6 @@ export async function bundleCode({ entries, minify, outdir, withPackages }: Bund
     legalComments: "none",
     metafile: true,
     logLevel: "error",
-    logOverride: { "unsupported-jsx-comment": "silent" },
     plugins: [listOfCharts],
   });
   return Object.keys(metafile.inputs);

@@ -3,7 +3,8 @@ import { execFileSync } from "node:child_process";
 import { cpSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { buildInfo } from "./build-info.ts";
-import { bundleCode, libraryEntries, programEntries, top } from "./bundle.ts";
+import { programs } from "../../lib/installation.ts";
+import { bundleCode, libraryEntries, top } from "./bundle.ts";
 import { installedFolders } from "./contents.ts";
 
 interface Manifest {
@@ -63,7 +64,7 @@ export async function packNpm(out: string): Promise<string> {
   const stage = join(out, "npm");
   rmSync(stage, { recursive: true, force: true });
   mkdirSync(stage, { recursive: true });
-  const entries = [...programEntries, ...Object.values(libraryEntries)];
+  const entries = [...programs, ...Object.values(libraryEntries)];
   await bundleCode({ entries, outdir: stage, withPackages: false, minify: false });
   writeTypes(stage);
   for (const path of [...installedFolders, "bin", "README.md", "LICENSE", "CHANGELOG.md"])

@@ -5,7 +5,9 @@ import { createRequire } from "node:module";
 import { dirname, join } from "node:path";
 import { build, transform } from "esbuild";
 import { buildInfo } from "./build-info.ts";
-import { bundleCode, programEntries, top } from "./bundle.ts";
+import { programs } from "../../lib/installation.ts";
+import { licences } from "../licences.ts";
+import { bundleCode, top } from "./bundle.ts";
 import { filesBelow, installedFolders } from "./contents.ts";
 
 /** As in bin/muster. V8 rejects a code cache that was made with other flags. */
@@ -29,7 +31,7 @@ async function writeScripts(from: string, to: string): Promise<void> {
   }
 }
 
-/** Returns the path of the executable. */
+/** Returns the path of the executable; the licences of the packages in it are beside it. */
 export async function packSingleFile(out: string): Promise<string> {
   const work = join(out, "single-file");
   const [modules, code, cache] = ["modules", "code", "cache"].map((name) => join(work, name)) as [
@@ -38,7 +40,7 @@ export async function packSingleFile(out: string): Promise<string> {
     string,
   ];
   rmSync(work, { recursive: true, force: true });
-  await bundleCode({ entries: programEntries, outdir: modules, withPackages: true, minify: true });
+  const inputs = await bundleCode({ entries: programs, outdir: modules, withPackages: true, minify: true });
   await writeScripts(modules, code);
   const node = join(top, "node_modules", ".bin", "node");
   const warmer = join(top, "tools", "package", "write-caches.ts");
@@ -83,6 +85,7 @@ export async function packSingleFile(out: string): Promise<string> {
     inject(file: string, name: string, data: Buffer, options: { readonly sentinelFuse: string }): Promise<void>;
   };
   await postject.inject(executable, "NODE_SEA_BLOB", readFileSync(blob), { sentinelFuse: fuse });
+  writeFileSync(join(out, "muster-LICENSES.txt"), licences(inputs));
   rmSync(work, { recursive: true });
   return executable;
 }
