@@ -1,6 +1,6 @@
 /**
  * Joining as an additional manager: with a manager token, as an engine joins with a worker token. It gets a certificate, with
- * which it may request the log's keys from other managers.
+ * which it may request the log's keys from other managers, and access to their NATS.
  */
 import {
   CAService,
@@ -45,7 +45,11 @@ export interface ManagerInvitation {
 const decoder = new TextDecoder();
 
 /** Stores key, certificate and root in the vault; resolves with the id of this manager's node. Throws UserError. */
-async function joinAsManager({ address, token }: ManagerInvitation, vault: Vault): Promise<string> {
+async function joinAsManager({ address, token }: ManagerInvitation, advertise: string, vault: Vault): Promise<string> {
+  if (address === advertise)
+    throw new UserError(
+      `cannot join at ${address}, which is this manager's own address: set --join to another manager's`,
+    );
   const parsed = parseJoinToken(token);
   if (parsed.kind === "invalid")
     throw new UserError("invalid join token: run 'muster token manager' on a manager to get one");
@@ -82,13 +86,41 @@ async function joinAsManager({ address, token }: ManagerInvitation, vault: Vault
       return nodeId;
     });
   } catch (error) {
-    if (error instanceof RpcError) throw new UserError(`cannot join at ${address}: ${error.message}`, { cause: error });
-    throw error;
+    if (!(error instanceof RpcError)) throw error;
+    const advice = /expired/.test(error.message) ? "; check this machine's clock" : "";
+    throw new UserError(`cannot join at ${address}: ${error.message}${advice}`, { cause: error });
   }
 }
 
+/**
+ * For a data dir that has joined or founded a cluster: rejects with UserError if the invitation is to another one. Resolves if
+ * that cannot be found out now.
+ */
+export async function refuseOtherCluster(
+  { address, token }: ManagerInvitation,
+  vault: Vault,
+  dataDir: string,
+): Promise<void> {
+  const parsed = parseJoinToken(token);
+  const { nodeCertificate, rootCertificate } = vault.fields;
+  if (parsed.kind === "invalid") return;
+  const theirs = await using(dialer.dial(address, "bootstrap-unverified", noMaterial), (channel) =>
+    channel.unary(CAService.methods.GetRootCACertificate, GetRootCACertificateRequest.create({}), healthLimit),
+  ).catch(() => null);
+  if (theirs === null || !rootMatches(parsed, theirs.certificate)) return;
+  const theirRoot = decoder.decode(theirs.certificate);
+  const ours = describeCertificate(nodeCertificate, rootCertificate);
+  // During a root rotation, its certificate may be of the old root or of the new one.
+  if (rootCertificate.includes(theirRoot.trim()) || ours.kind !== "certificate") return;
+  if (ours.verify(theirRoot, ours.notAfterMs)) return;
+  throw new UserError(
+    `the data dir ${dataDir} belongs to a cluster other than the one at ${address}: use another --data-dir to join that one, ` +
+      "or start without --join to continue",
+  );
+}
+
 /** A join in progress: from the certificate request until this manager serves. */
-interface PendingJoin {
+export interface PendingJoin {
   /** Resolves with the id of this manager's node. Rejects with UserError; then nothing was joined. */
   readonly joined: Promise<string>;
   /** Call when this manager serves: it is a member from now on, and the join is no longer undone. */
@@ -100,9 +132,14 @@ interface PendingJoin {
   withdraw(): Promise<void>;
 }
 
-export function startJoin(invitation: ManagerInvitation, vault: Vault, telemetry: Telemetry): PendingJoin {
+export function startJoin(
+  invitation: ManagerInvitation,
+  advertise: string,
+  vault: Vault,
+  telemetry: Telemetry,
+): PendingJoin {
   let isDone = false;
-  const joined = joinAsManager(invitation, vault);
+  const joined = joinAsManager(invitation, advertise, vault);
   joined.catch(() => {});
   return {
     joined,
@@ -132,6 +169,7 @@ const nothingHeld = {
   rootCertificate: "",
   natsCaCertificate: "",
   natsCaKey: "",
+  natsServers: [],
   peers: [],
   dataKeys: [],
   plainThrough: 0,

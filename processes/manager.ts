@@ -36,12 +36,20 @@ import { openDataDir, type DataDir } from "./data-dir.ts";
 import type { JsonOptions } from "./json-api.ts";
 import { adoptIdentity, keyFileDisk, unusable } from "./key-file.ts";
 import { serveLocked } from "./locked.ts";
-import { keyFetcher, peerAsker, startJoin, type ManagerInvitation } from "./manager-join.ts";
+import {
+  keyFetcher,
+  peerAsker,
+  refuseOtherCluster,
+  startJoin,
+  type ManagerInvitation,
+  type PendingJoin,
+} from "./manager-join.ts";
 import { watchOwnDemotion } from "../actors/manager/own-demotion.ts";
 import type { NetworkDefaults } from "../machines/allocation/network-defaults.ts";
 import { reportLogTroubles } from "./log-troubles.ts";
 import { serveMetrics } from "./metrics-server.ts";
-import { moveOwnNats, startOwnNats } from "./move-own-nats.ts";
+import { learnNats, openManagersNats, refuseOtherTime, unreachedNats, usesOthersNats } from "./managers-nats.ts";
+import { moveOwnNats } from "./move-own-nats.ts";
 import { natsAccess, replicasOn, type SharedNats } from "./shared-nats.ts";
 import { unlessEnding, type Starting } from "./signals.ts";
 
@@ -127,24 +135,43 @@ export async function startManagerProcess(
     });
     adoptIdentity(dataDir, vault);
     const invitation = vault.fields.nodeCertificate === "" ? options.join : null;
+    if (options.join !== null && invitation === null)
+      await unlessEnding(refuseOtherCluster(options.join, vault, dataDir.path), ending);
     const place = options.advertise ?? { host: advertisedHost(listen.host), port: listen.port };
     const advertise = formatHostPort(place);
     const addresses = await addressesOf(place.host);
 
-    const ownNats = options.nats === null ? await startOwnNats(dataDir.path, vault, { telemetry }) : null;
-    const natsServer = ownNats?.server ?? null;
-    if (ownNats !== null) undo.push(() => ownNats.stop());
+    const fetchKeys = keyFetcher(vault);
+    const pending: { join: PendingJoin | null } = { join: null };
+    const joinCluster = async (): Promise<void> => {
+      if (invitation === null) return;
+      const joining = startJoin(invitation, advertise, vault, telemetry);
+      pending.join = joining;
+      undo.push(async () => {
+        await joining.withdraw();
+        if (vault.fields.nodeCertificate === "") for (const file of ["node-id", markFileName]) dataDir.remove(file);
+      });
+      dataDir.write("node-id", `${await unlessEnding(joining.joined, ending)}\n`);
+      await unlessEnding(refuseOtherTime(invitation.address, fetchKeys), ending);
+    };
+    const usesOthers = options.nats === null && usesOthersNats(dataDir.path, vault, invitation !== null);
+    if (usesOthers) {
+      await joinCluster();
+      const managers = [...(options.join === null ? [] : [options.join.address]), ...vault.fields.peers];
+      await unlessEnding(learnNats(vault, [...new Set(managers)], fetchKeys), ending);
+    }
+    const managersNats =
+      options.nats === null
+        ? await openManagersNats(dataDir.path, vault, { listen, advertisedHost: place.host, telemetry })
+        : null;
+    const natsServer = managersNats?.server ?? null;
+    if (managersNats !== null) undo.push(() => managersNats.stop());
     if (options.nats?.moves === true) await moveOwnNats(dataDir.path, vault, options.nats, telemetry);
     const connecting: Promise<NatsLink> = connectNats({
       servers: options.nats?.servers ?? [],
       ...(options.nats === null ? {} : { replicas: replicasOn(options.nats), ...natsAccess(options.nats) }),
-      ...(ownNats === null
-        ? {}
-        : {
-            ...ownNats.access,
-            flushesEveryWrite: ownNats.server.flushesEveryWrite,
-            disk: ownNats.server.disk,
-          }),
+      ...(managersNats === null ? {} : managersNats.access),
+      ...(natsServer === null ? {} : { flushesEveryWrite: natsServer.flushesEveryWrite, disk: natsServer.disk }),
       name: `muster-manager-${knownNodeId(dataDir) ?? "joining"}`,
       telemetry,
       signal: ending,
@@ -155,7 +182,7 @@ export async function startManagerProcess(
         (late) => late.drain(),
         () => {},
       );
-      throw error;
+      throw managersNats === null ? error : unreachedNats(error, managersNats);
     });
     const stepsOfNats = undo.length;
     undo.push(() => link.drain());
@@ -167,15 +194,8 @@ export async function startManagerProcess(
     for (const warning of link.abilities) telemetry.log.warn({ server: link.serverVersion }, warning);
     if (invitation !== null || vault.fields.nodeCertificate !== "")
       await unlessEnding(refuseEmptyLog(link.log, emptyLogSentence(dataDir, natsServer === null, invitation)), ending);
-    const joining = invitation === null ? null : startJoin(invitation, vault, telemetry);
-    if (joining !== null) {
-      undo.push(async () => {
-        await joining.withdraw();
-        if (vault.fields.nodeCertificate === "") for (const file of ["node-id", markFileName]) dataDir.remove(file);
-      });
-      dataDir.write("node-id", `${await unlessEnding(joining.joined, ending)}\n`);
-    }
-    const managerId = nodeIdOf(dataDir, random);
+    if (!usesOthers) await joinCluster();
+    const managerId = nodeIdOf(dataDir, vault, random);
 
     const csi = openCsi(dataDir.path, options.csiPlugins ?? new Map());
     undo.push(() => csi.close());
@@ -196,7 +216,8 @@ export async function startManagerProcess(
       authority: pki,
       externalCa: createExternalCa(() => identityIn(vault)),
       vault,
-      fetchKeys: keyFetcher(vault),
+      fetchKeys,
+      ...(managersNats === null ? {} : { natsServers: () => managersNats.servers() }),
       askPeer: peerAsker(vault),
       markDisk,
       acceptsLogLoss: options.acceptsLogLoss ?? false,
@@ -231,6 +252,7 @@ export async function startManagerProcess(
       readyTimeoutMs,
       "cannot read the cluster's state: check that NATS with JetStream is running and a manager leads",
     );
+    if (invitation !== null) refuseTakenAddress(manager, advertise);
     const running: ManagerProcess = { manager, advertise, controlSocket, warnings: link.abilities, stop };
     denied.promise.catch(onBroken);
     const demotion = watchOwnDemotion(manager.replica, managerId);
@@ -283,7 +305,7 @@ export async function startManagerProcess(
       const metrics = await serveMetrics(options.metrics, telemetry.metrics, () => manager.unhealthy());
       undo.push(() => void metrics.close());
     }
-    joining?.done();
+    pending.join?.done();
     telemetry.log.info({ manager: managerId, advertise, controlSocket }, "manager is serving");
     return running;
   } catch (error) {
@@ -297,12 +319,25 @@ function knownNodeId(dataDir: DataDir): string | null {
   return dataDir.read("node-id")?.trim() || null;
 }
 
-function nodeIdOf(dataDir: DataDir, random: SystemRandom): string {
+function nodeIdOf(dataDir: DataDir, vault: Vault, random: SystemRandom): string {
   const known = knownNodeId(dataDir);
   if (known !== null) return known;
-  const id = newId(random);
+  // A process that was killed while it joined may have saved its certificate but not yet its id.
+  const certificate = pki.describeCertificate(vault.fields.nodeCertificate);
+  const id = certificate.kind === "certificate" ? certificate.nodeId : newId(random);
   dataDir.write("node-id", `${id}\n`);
   return id;
+}
+
+/** For a manager that joins: workers would reach either of the two. Throws UserError. */
+function refuseTakenAddress({ environment: { managerId }, replica }: Manager, advertise: string): void {
+  const other = [...replica.all("manager")].find(
+    ({ addr, alive, id }) => alive && addr === advertise && id !== managerId,
+  );
+  if (other === undefined) return;
+  throw new UserError(
+    `the manager ${other.id} is running at the address ${advertise}, which this one advertises too: set --advertise to an address of this machine`,
+  );
 }
 
 function demotedSentence(managerId: string): string {

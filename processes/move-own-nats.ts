@@ -27,11 +27,12 @@ export async function startOwnNats(
   dataDir: string,
   vault: Vault,
   options: Parameters<typeof openNatsIdentity>[2],
+  place: Pick<Parameters<typeof startNatsServer>[0], "host" | "firstPort" | "keepsPort"> = {},
 ): Promise<OwnNats> {
   const { telemetry } = options;
   const identity = await openNatsIdentity(dataDir, vault, options);
   try {
-    const server = await startNatsServer(ownNatsServer(dataDir, identity, telemetry));
+    const server = await startNatsServer({ ...place, ...ownNatsServer(dataDir, identity, telemetry) });
     identity.onRenewed(() => server.reload());
     return {
       server,

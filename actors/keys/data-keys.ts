@@ -6,6 +6,7 @@ import { dataKeyMachine, keyStep, type KeyStep } from "../../machines/keys/data-
 import { keyFetchMachine } from "../../machines/keys/key-fetch.machine.ts";
 import { unlockKeyOf } from "../../machines/keys/unlock-key.ts";
 import { GetDataKeysResponse, Trouble_Kind, type Cluster, type DataKeysService } from "../../proto/gen/messages.ts";
+import { timestampOf } from "../../proto/time.ts";
 import { RpcError, Status, type ServiceHandlers } from "../../runtime/ports/rpc.ts";
 import { newest, type Keyring } from "../../runtime/store/keyring.ts";
 import { fingerprint } from "../../runtime/store/seal.ts";
@@ -21,6 +22,10 @@ export interface DataKeyParts {
   readonly vault: Vault;
   readonly keyring: Keyring;
   readonly fetchKeys: FetchKeys;
+  /** URLs of the managers' own nats-servers, for managers that join; none with an external NATS, or when absent. */
+  readonly natsServers?: () => readonly string[];
+  /** Wall clock, in milliseconds, for managers that join; their clocks are not compared when absent. */
+  readonly wallMs?: () => number;
   /** Own host:port, which is never asked. */
   readonly addr: string;
   /** Further addresses to ask, besides those in the log and the key file: managers that the operator named. */
@@ -36,13 +41,25 @@ function clusterOf({ store }: Environment): Cluster | undefined {
   return undefined;
 }
 
-export function createDataKeys({ keyring }: DataKeyParts): ServiceHandlers<typeof DataKeysService> {
+export function createDataKeys({
+  keyring,
+  natsServers,
+  vault,
+  wallMs,
+}: DataKeyParts): ServiceHandlers<typeof DataKeysService> {
   return {
     GetDataKeys({ keyId }) {
       if (keyId !== "" && keyring.find(keyId) === undefined)
         throw new RpcError(Status.NOT_FOUND, `this manager does not have data key ${keyId}`);
       const { keys, plainThrough } = keyring;
-      return GetDataKeysResponse.create({ keys, plainThrough: Number.isFinite(plainThrough) ? plainThrough : 0 });
+      const servers = natsServers?.() ?? [];
+      const { natsCaCertificate, natsCaKey } = vault.fields;
+      return GetDataKeysResponse.create({
+        keys,
+        plainThrough: Number.isFinite(plainThrough) ? plainThrough : 0,
+        ...(wallMs === undefined ? {} : { answeredAt: timestampOf(wallMs()) }),
+        ...(servers.length === 0 ? {} : { natsCaCertificate, natsCaKey, natsServers: servers }),
+      });
     },
   };
 }

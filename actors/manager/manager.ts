@@ -99,6 +99,8 @@ interface ManagerParts extends Omit<Environment, "store" | "proposer" | "times">
   readonly vault: Vault;
   readonly fetchKeys: FetchKeys;
   readonly askPeer: AskPeer;
+  /** See DataKeyParts. */
+  readonly natsServers?: () => readonly string[];
   /** Where the mark of the last seen record is kept; nowhere when absent. */
   readonly markDisk?: LogMarkDisk;
   /** Accepts the log even if it lacks records that the mark covers. */
@@ -240,7 +242,9 @@ export function startManager(parts: ManagerParts): Manager {
   };
   const denials = parts.onDenied === undefined ? {} : { onDenied: parts.onDenied };
   const { fetchKeys, seeds = [] } = parts;
-  const keys = { vault, keyring, fetchKeys, addr: advertise, seeds, troubles, ...denials };
+  const access = parts.natsServers === undefined ? {} : { natsServers: parts.natsServers };
+  const wallMs = (): number => parts.clock.now();
+  const keys = { vault, keyring, fetchKeys, addr: advertise, seeds, troubles, wallMs, ...access, ...denials };
 
   const serviceTraces = followServiceTraces(replica);
 

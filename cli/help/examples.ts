@@ -11,6 +11,8 @@ const lines: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   manager: {
     "muster manager --data-dir /var/lib/muster --listen 0.0.0.0:2377 --advertise 192.0.2.1":
       "one manager with its own NATS",
+    "muster manager --data-dir /var/lib/muster --listen 0.0.0.0:2377 --join 192.0.2.1:2377 --token-file /etc/muster/token":
+      "another manager of its cluster",
     "muster manager --data-dir /var/lib/muster --nats nats://192.0.2.9:4222":
       "one of several managers on a shared NATS cluster",
   },

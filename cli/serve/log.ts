@@ -194,6 +194,11 @@ async function connect(
     undo.push(() => link.drain());
     return link;
   }
+  const [others] = vault.fields.natsServers;
+  if (others !== undefined)
+    throw new UserError(
+      `this manager has no nats-server of its own, and the log is at ${new URL(others).host}: use the data dir of the manager there`,
+    );
   const own = await startOwnNats(dataDir.path, vault, { telemetry });
   undo.push(() => own.stop());
   const link = await connectNats({ ...common, ...own.access, flushesEveryWrite: own.server.flushesEveryWrite });

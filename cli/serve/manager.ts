@@ -11,7 +11,7 @@ import { defaultPort, recorderOf, serving, servingOf } from "./serving-flags.ts"
 import { telemetryFor } from "../../processes/telemetry.ts";
 
 export const manager: Command = command({
-  summary: "Run one manager; without --nats it runs a nats-server of its own under the data dir.",
+  summary: "Run one manager; without --nats the managers of a cluster run their own nats-servers.",
   options: {
     ...serving,
     ...natsFlags,
@@ -22,10 +22,6 @@ export const manager: Command = command({
     if (values["data-dir"] === undefined)
       throw new UsageError("--data-dir is required: the manager keeps its state there");
     const nats = sharedNatsOf(values);
-    if (values.join !== undefined && nats === null)
-      throw new UsageError(
-        "--join requires --nats: managers of a cluster share its NATS (workers join with 'muster agent')",
-      );
     const telemetry = await telemetryFor("muster-manager", values["log-level"], { recorder: recorderOf(values) });
     const options = {
       dataDir: values["data-dir"],

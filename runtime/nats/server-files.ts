@@ -73,7 +73,7 @@ export async function writeOwner(files: ServerFiles, owner: ServerOwner): Promis
  */
 const memoryStoreBytes = 64 * 1024 * 1024;
 
-/** Its only address: managers on other machines need a NATS cluster, which its operator configures. */
+/** Its address unless its owner chooses another one. */
 export const loopback = "127.0.0.1";
 
 /** Files (PEM) of mutual TLS, read at each start of the server and when it reloads. */
@@ -88,6 +88,8 @@ export async function writeConfig(
   files: ServerFiles,
   options: ServerAccess & {
     readonly name: string;
+    /** The address or host name to listen on, brackets included. */
+    readonly host: string;
     readonly version: string;
     readonly diskBytes: number;
     /** Absent: clients need the password, over a connection in clear text. */
@@ -98,7 +100,7 @@ export async function writeConfig(
   const lines = [
     "# Written by Muster at each start: changes are lost.",
     `server_name: ${JSON.stringify(options.name)}`,
-    `listen: "${loopback}:${options.port}"`,
+    `listen: "${options.host}:${options.port}"`,
     "# The size limit of a transaction, and so of the log.",
     "max_payload: 8MB",
     "# A reader that reads nothing for this long is disconnected; it reconnects and continues.",

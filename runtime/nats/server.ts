@@ -65,8 +65,13 @@ interface NatsServerOptions {
   readonly dataDir: string;
   /** Mutual TLS; absent: a password. */
   readonly tls?: ServerTls;
-  /** Default: the port of the last run if it is free, else any free port. */
+  /** Address or host name to listen on; default: loopback. Others than loopback need `tls`. */
+  readonly host?: string;
+  /** Default: the port of the last run if it is free, else `firstPort`, else any free port. */
   readonly port?: number;
+  readonly firstPort?: number;
+  /** Others know the port of the last run: fail if it is not free. */
+  readonly keepsPort?: boolean;
   /** Default: `nats-server` on PATH. */
   readonly binary?: string;
   /** Its output is appended to this file. */
@@ -82,7 +87,9 @@ interface NatsServerExit {
 }
 
 export interface NatsServer {
+  /** As this machine reaches it. */
   readonly url: string;
+  readonly port: number;
   readonly user: string;
   readonly pass: string;
   /** Pid of the current process; changes with a restart. */
@@ -123,11 +130,13 @@ export async function startNatsServer(options: NatsServerOptions): Promise<NatsS
     });
     await mkdir(dirname(options.logFile), { recursive: true });
     const manager = await takeOver(files, options.dataDir);
-    const access = await chooseAccess(files, options.port);
+    const host = options.host ?? loopback;
+    const access = await chooseAccess(files, options, host);
     await writeAccess(files, access);
     const name = `muster-${manager.pid}-${access.port}`;
     const { flushesEveryWrite } = await writeConfig(files, {
       ...access,
+      host: host.includes(":") ? `[${host}]` : host,
       tls: options.tls,
       name,
       version,
@@ -139,6 +148,7 @@ export async function startNatsServer(options: NatsServerOptions): Promise<NatsS
       version,
       files,
       access,
+      dialled: dialledAt(host),
       manager,
       serverName: name,
       flushesEveryWrite,
@@ -157,6 +167,8 @@ interface Supervised extends NatsServerOptions {
   readonly version: string;
   readonly files: ServerFiles;
   readonly access: ServerAccess;
+  /** The host at which this process reaches it. */
+  readonly dialled: string;
   readonly manager: ProcessIdentity;
   readonly serverName: string;
   readonly flushesEveryWrite: boolean;
@@ -182,7 +194,10 @@ class SupervisedServer implements NatsServer {
   }
 
   get url(): string {
-    return `nats://${loopback}:${this.#options.access.port}`;
+    return showUrl(this.#options.dialled, this.port);
+  }
+  get port(): number {
+    return this.#options.access.port;
   }
   get user(): string {
     return this.#options.access.user;
@@ -282,11 +297,11 @@ class SupervisedServer implements NatsServer {
   }
 
   async #waitUntilAnswering(child: ChildProcess): Promise<NatsServerProblem | null> {
-    const { access, serverName } = this.#options;
+    const { access, dialled, serverName } = this.#options;
     const deadline = performance.now() + startMsMax;
     while (performance.now() < deadline) {
       if (hasExited(child)) return this.#exitProblem(child);
-      const outcome = await greet(loopback, access.port, greetingMs);
+      const outcome = await greet(dialled, access.port, greetingMs);
       if (outcome.kind === "greeted" && outcome.greeting.serverName === serverName) return null;
       await new Promise((resolve) => setTimeout(resolve, startPollMs));
     }
@@ -353,24 +368,44 @@ async function takeOver(files: ServerFiles, dataDir: string): Promise<ProcessIde
   return manager;
 }
 
-async function chooseAccess(files: ServerFiles, wanted: number | undefined): Promise<ServerAccess> {
+async function chooseAccess(
+  files: ServerFiles,
+  { firstPort, keepsPort = false, port: wanted }: NatsServerOptions,
+  host: string,
+): Promise<ServerAccess> {
   const known = await readAccess(files);
   const credentials = known ?? newCredentials();
-  if (wanted !== undefined && wanted !== 0) {
-    if ((await freePort(wanted)) === null) throw portInUse(wanted);
-    return { ...credentials, port: wanted };
+  const needed = wanted !== undefined && wanted !== 0 ? wanted : keepsPort ? known?.port : undefined;
+  if (needed !== undefined) {
+    if ((await freePort(needed, host)) === null) throw portInUse(needed);
+    return { ...credentials, port: needed };
   }
-  const port = (known === null ? null : await freePort(known.port)) ?? (await freePort(0));
-  if (port === null) throw new NatsServerProblem("failed", `no free port on ${loopback}`);
-  return { ...credentials, port };
+  for (const candidate of [known?.port, firstPort, 0]) {
+    const port = candidate === undefined ? null : await freePort(candidate, host);
+    if (port !== null) return { ...credentials, port };
+  }
+  throw new NatsServerProblem("failed", `no free port on ${host}`);
 }
 
-/** The port if it is free (0: any free port), otherwise null. */
-function freePort(port: number): Promise<number | null> {
-  return new Promise((resolve) => {
+/** For a wildcard, loopback. */
+function dialledAt(host: string): string {
+  return host === "0.0.0.0" ? loopback : host === "::" ? "::1" : host;
+}
+
+export function showUrl(host: string, port: number): string {
+  return `nats://${host.includes(":") ? `[${host}]` : host}:${port}`;
+}
+
+/** The port if it is free (0: any free port), otherwise null. Throws NatsServerProblem for an address of another machine. */
+function freePort(port: number, host: string): Promise<number | null> {
+  return new Promise((resolve, reject) => {
     const server = createServer();
-    server.once("error", () => resolve(null));
-    server.listen(port, loopback, () => {
+    server.once("error", (error: NodeJS.ErrnoException) => {
+      if (error.code !== "EADDRNOTAVAIL") return resolve(null);
+      const sentence = `${host} is not an address of this machine: choose one of its addresses`;
+      reject(new NatsServerProblem("failed", sentence, { cause: error }));
+    });
+    server.listen(port, host, () => {
       const address = server.address();
       server.close(() => resolve(typeof address === "object" && address !== null ? address.port : null));
     });

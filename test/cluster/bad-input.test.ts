@@ -121,7 +121,7 @@ test.serial("an invalid command line exits with status 125", async (t) => {
     ["manager"],
     ["service", "create", "--nonsense"],
     ["start", "--port", "x"],
-    ["manager", "--data-dir", "/nowhere", "--join", "192.0.2.1:2377", "--token", "x"],
+    ["manager", "--data-dir", "/nowhere", "--join", "192.0.2.1:2377"],
     ["manager", "--data-dir", "/nowhere", "--nats", "http://192.0.2.1"],
     ["swarm", "init"],
   ]) {
