@@ -4,6 +4,7 @@
  * LN1: once a node has ended or is lost, everything from an earlier attempt is ignored.
  * LN3: an attempt belongs to one run of one manager: a node that another manager asked again would repeat its output.
  * LN2: without `follow`, a node is asked once; with it, a lost node is asked again, with the next attempt.
+ * LN4: a follower gets one report that a node is not available for each absence.
  */
 import type { SelectedNode } from "./selection.ts";
 
@@ -12,7 +13,7 @@ export const logLimits = {
   announceIntervalMs: 1_000,
   /** Unanswered announcements after which a node is unavailable, or its manager is gone: two may get lost. */
   silentTicksMax: 3,
-  /** How many announcements nodes get to send the rest after the followed service was removed. */
+  /** How many announcements nodes get to send the rest after the followed service was removed; a slower one is reported. */
   closingTicksMax: 5,
 } as const;
 
@@ -24,6 +25,8 @@ interface LogNode {
   readonly silentTicks: number;
   /** The run of the manager that answered this attempt first; empty before. LN3 */
   readonly holder: string;
+  /** A follower knows that the node is not available; reset by the node's answer. LN4 */
+  readonly isReported: boolean;
 }
 
 export type LogNodes = Readonly<Record<string, LogNode>>;
@@ -35,10 +38,11 @@ export interface LogStep {
 }
 
 const nothing: readonly string[] = [];
-const asked: LogNode = { phase: "asked", attempt: 1, silentTicks: 0, holder: "" };
+const asked: LogNode = { phase: "asked", attempt: 1, silentTicks: 0, holder: "", isReported: false };
 
 const unavailable = (id: string): string => `node ${id} is not available`;
 export const disconnected = (id: string): string => `node ${id} disconnected unexpectedly`;
+const unfinished = (id: string): string => `node ${id} has not sent all its output`;
 
 /** New nodes are asked; known ones keep their state. */
 export function selectNodes(before: LogNodes, selected: readonly SelectedNode[], follow: boolean): LogStep {
@@ -46,7 +50,8 @@ export function selectNodes(before: LogNodes, selected: readonly SelectedNode[],
   const missing: string[] = [];
   for (const { id, isAvailable } of selected) {
     if (nodes[id] !== undefined) continue;
-    nodes = { ...nodes, [id]: isAvailable || follow ? asked : { ...asked, phase: "lost" } };
+    const phase = isAvailable || follow ? "asked" : "lost";
+    nodes = { ...nodes, [id]: { ...asked, phase, isReported: !isAvailable } };
     if (!isAvailable) missing.push(unavailable(id));
   }
   return { nodes, missing };
@@ -64,7 +69,7 @@ export function holdNodes(before: LogNodes, held: readonly HeldNode[], holder: s
     const node = nodes[nodeId];
     if (node === undefined || node.attempt !== attempt || isOver(node)) continue;
     if (node.holder === "" || node.holder === holder)
-      nodes[nodeId] = { phase: "held", attempt, silentTicks: 0, holder };
+      nodes[nodeId] = { phase: "held", attempt, silentTicks: 0, holder, isReported: false };
   }
   return { nodes, missing: nothing };
 }
@@ -96,9 +101,10 @@ export function ageNodes(before: LogNodes, follow: boolean): LogStep {
       nodes[id] = lost(node, follow);
       missing.push(disconnected(id));
     } else if (node.phase === "asked" && silentTicks > logLimits.silentTicksMax) {
-      // A follower keeps asking, and is notified once.
-      nodes[id] = follow ? { ...node, silentTicks: logLimits.silentTicksMax + 1 } : { ...node, phase: "lost" };
-      if (silentTicks === logLimits.silentTicksMax + 1) missing.push(unavailable(id));
+      // A follower keeps asking. LN4
+      const phase = follow ? "asked" : "lost";
+      nodes[id] = { ...node, phase, silentTicks: logLimits.silentTicksMax + 1, isReported: true };
+      if (!node.isReported) missing.push(unavailable(id));
     } else nodes[id] = { ...node, silentTicks };
   }
   return { nodes, missing };
@@ -116,9 +122,18 @@ export function isEveryNodeOver(nodes: LogNodes): boolean {
   return Object.values(nodes).every(isOver);
 }
 
-/** While closing: nodes that never answered are not waited for. */
-export function isNobodyHeld(nodes: LogNodes): boolean {
-  return Object.values(nodes).every(({ phase }) => phase !== "held");
+/** While closing: one announcement is enough for a node that was just asked, and none for one that is not available. */
+export function isNobodyExpected(nodes: LogNodes, closingTicks: number): boolean {
+  if (closingTicks > logLimits.closingTicksMax) return true;
+  return Object.values(nodes).every(
+    ({ isReported, phase }) => phase !== "held" && (phase !== "asked" || isReported || closingTicks > 0),
+  );
+}
+
+/** At the end of closing: a node that has not ended may still have output. */
+export function leaveNodes(nodes: LogNodes): LogStep {
+  const open = Object.entries(nodes).filter(([, node]) => !isOver(node) && !node.isReported);
+  return { nodes, missing: open.map(([id]) => unfinished(id)) };
 }
 
 /** SwarmKit's text; null if nothing is missing. */

@@ -16,7 +16,8 @@ import {
   endNode,
   holdNodes,
   isEveryNodeOver,
-  isNobodyHeld,
+  isNobodyExpected,
+  leaveNodes,
   logLimits,
   selectNodes,
   warningOf,
@@ -103,13 +104,14 @@ export const logSubscriptionMachine = chart({
     age: assign(({ context }) => taken(context, ageNodes(context.nodes, context.follow))),
     /** From now on, a node that has ended is finished. */
     stopFollowing: assign({ follow: false }),
+    leave: assign(({ context }) => taken(context, leaveNodes(context.nodes))),
     countClosing: assign({ closingTicks: ({ context }) => context.closingTicks + 1 }),
   },
   guards: {
     /** Objects that do not exist are not waited for. */
     canFollow: ({ context }, { exists }: { exists: boolean }) => context.follow && exists,
     isComplete: ({ context }) => isEveryNodeOver(context.nodes),
-    isClosed: ({ context }) => isNobodyHeld(context.nodes) || context.closingTicks > logLimits.closingTicksMax,
+    isClosed: ({ context }) => isNobodyExpected(context.nodes, context.closingTicks),
     isNothingLeft: (_, { exists }: { exists: boolean }) => !exists,
   },
   delays: { announceInterval: logLimits.announceIntervalMs },
@@ -206,7 +208,7 @@ export const logSubscriptionMachine = chart({
       after: { announceInterval: { target: "following", reenter: true, actions: "age" } },
     },
     closing: {
-      description: "The selected objects are gone; the nodes get a few seconds.",
+      description: "The selected objects are gone; the nodes get a few seconds to send the rest, or are reported. LS2",
       meta: {
         waitingFor: "the nodes, to send what they still have",
         wokenBy: { "node.ended": "the end of a node's output", announceInterval: "the next announcement to the nodes" },
@@ -215,7 +217,7 @@ export const logSubscriptionMachine = chart({
       always: {
         guard: "isClosed",
         target: "ended",
-        actions: { type: "finish", params: ({ context }) => endOf(context) },
+        actions: ["leave", { type: "finish", params: ({ context }) => endOf(context) }],
       },
       ignore: ["selection.changed"],
       on: {

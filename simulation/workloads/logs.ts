@@ -3,7 +3,9 @@
  *
  * O1: the lines of each task arrive in order and at most once, whatever fails.
  * O2: lines are missing only with a report to the reader, or before the first line that it got.
- * O3: a reader that does not follow gets an end: with all lines, with a report of missing lines, or a broken connection.
+ * O3: a reader that does not follow gets an end: with all lines, with a report of missing lines, or a broken connection. An end
+ *     without an error follows no such report.
+ * O4: a node that is not available is reported once for each absence, and again only after it was lost again.
  */
 import {
   ControlService,
@@ -68,6 +70,8 @@ export class LogWorkload extends Operator<LogWorkloadOptions> {
           if (wrong !== null) this.options.onWrong(`${wrong} (${name}, follow ${followMs !== null})`);
         },
         onEnd: (error) => {
+          if (error === null && reading.isIncomplete)
+            this.options.onWrong(`O3: ${name} ends as if complete after a report of missing lines`);
           trace.write("client", `${name} ends after ${reading.lines} lines: ${error?.message ?? "OK"}`);
           trace.mark(endMark(error));
           resolve();
@@ -93,15 +97,22 @@ function endMark(error: RpcError | null): string {
 /** The lines that one reader has received. */
 class Reading {
   readonly #last = new Map<string, number>();
+  /** By node. */
+  readonly #lastReason = new Map<string, string>();
   isIncomplete = false;
   lines = 0;
 
-  /** O1, O2 */
+  /** O1, O2, O4 */
   take({ messages }: SubscribeLogsMessage): string | null {
     for (const { context, data } of messages) {
       const taskId = context?.taskId ?? "";
       if (taskId === "") {
         this.isIncomplete = true;
+        const reason = new TextDecoder().decode(data).trimEnd();
+        const [, nodeId = ""] = reason.split(" ");
+        if (reason.endsWith("is not available") && this.#lastReason.get(nodeId) === reason)
+          return `O4: twice in the same absence: ${reason}`;
+        this.#lastReason.set(nodeId, reason);
         continue;
       }
       this.lines += 1;

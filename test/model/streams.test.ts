@@ -156,8 +156,13 @@ test("a log subscription ends when each node has sent its output or cannot, and 
       closingTicks,
       Object.entries(nodes).map(([id, { attempt, ...node }]) => [id, node, Math.min(attempt, 2)]),
     ],
-    /** `waiting`: nodes whose output is still to come. `missing`: what the reasons must name. */
-    memory: { waiting: [] as readonly string[], missing: [] as readonly string[], isFollowed: false },
+    /** `waiting`: nodes whose output is still to come. `missing`: what the reasons must name. `absent`: reported, and silent since. */
+    memory: {
+      waiting: [] as readonly string[],
+      missing: [] as readonly string[],
+      absent: [] as readonly string[],
+      isFollowed: false,
+    },
     /** One node is enough to follow: with two, there are tens of thousands of paths. */
     mayCome: ({ memory }, event) => !memory.isFollowed || !JSON.stringify(event).includes("n2"),
     check: (memory, step, claim) => {
@@ -166,6 +171,7 @@ test("a log subscription ends when each node has sent its output or cannot, and 
       const context = step.context as Context;
       const waiting = new Set(memory.waiting);
       const missing = new Set(memory.missing);
+      const absent = new Set(memory.absent);
       const news: string[] = [];
       if (
         event?.type === "selection.changed" &&
@@ -186,14 +192,20 @@ test("a log subscription ends when each node has sent its output or cannot, and 
       for (const id of isDue(event, "announceInterval") ? waiting : []) {
         const silentTicks = before?.nodes[id]?.silentTicks ?? 0;
         if (silentTicks >= logLimits.silentTicksMax && !context.follow) waiting.delete(id);
-        // Later, it has been reported.
-        if (silentTicks === logLimits.silentTicksMax) news.push(id);
+        // An absence is reported once, also to a follower whose selection has reported it.
+        if (silentTicks === logLimits.silentTicksMax && !absent.has(id)) news.push(id);
       }
       for (const [id, node] of Object.entries(context.nodes)) {
         const isNamed = [...news, ...(context.follow ? [] : missing)].some((each) => each.includes(id));
         claim("LS2", !isLost(node, before?.nodes[id]) || isNamed, "a node is lost without a reason");
       }
       for (const each of news) missing.add(each);
+      for (const [id, node] of Object.entries(context.nodes)) {
+        // A lost node is asked again: the next absence.
+        const isSilent = node.phase === "asked" && node.attempt === (before?.nodes[id]?.attempt ?? 1);
+        if (!isSilent) absent.delete(id);
+        else if (news.includes(id)) absent.add(id);
+      }
 
       const [end = null, second] = paramsOf<LogEnd>(asked, "finish");
       const isEnded = isIn(step, "ended");
@@ -218,6 +230,8 @@ test("a log subscription ends when each node has sent its output or cannot, and 
         told.every((each) => news.some((what) => each.includes(what))),
         "a follower gets a reason twice, or a wrong one",
       );
+      // While it closes, a node that has not ended may still have output.
+      if (byItself) for (const id of waiting) missing.add(id);
       const isComplete = missing.size === 0 && context.unscheduled.length === 0;
       claim(
         "LS2",
@@ -234,6 +248,7 @@ test("a log subscription ends when each node has sent its output or cannot, and 
       return {
         waiting: [...waiting].toSorted(),
         missing: [...missing].toSorted(),
+        absent: [...absent].toSorted(),
         isFollowed: memory.isFollowed || context.follow,
       };
     },

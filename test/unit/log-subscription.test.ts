@@ -104,11 +104,11 @@ test("LN2: a follower is notified of a lost node at once, and asks for it again"
   run.send({ type: "nodes.held", holder: "m1", held: nodes("n1", "n2").map(({ id }) => ({ nodeId: id, attempt: 1 })) });
   run.send(ended("n1", "node n1 disconnected unexpectedly"));
   t.deepEqual(run.told(), ["node n1 disconnected unexpectedly"]);
-  t.deepEqual(run.nodes()["n1"], { phase: "asked", attempt: 2, silentTicks: 0, holder: "" });
+  t.deepEqual(run.nodes()["n1"], { phase: "asked", attempt: 2, silentTicks: 0, holder: "", isReported: false });
   // LN1: later messages of the first attempt do not count.
   run.send(ended("n1", "node n1 disconnected unexpectedly"));
   run.send({ type: "nodes.held", holder: "m1", held: [{ nodeId: "n1", attempt: 1 }] });
-  t.deepEqual(run.nodes()["n1"], { phase: "asked", attempt: 2, silentTicks: 0, holder: "" });
+  t.deepEqual(run.nodes()["n1"], { phase: "asked", attempt: 2, silentTicks: 0, holder: "", isReported: false });
   t.is(run.told().length, 1);
   for (let ticks = 0; ticks < 10; ticks += 1) {
     run.send("announceInterval");
@@ -118,6 +118,21 @@ test("LN2: a follower is notified of a lost node at once, and asks for it again"
   run.send({ type: "nodes.held", holder: "m1", held: [{ nodeId: "n1", attempt: 2 }] });
   t.is(run.nodes()["n1"]?.phase, "held");
   t.is(run.finish(), undefined);
+});
+
+test("LS2: a node that is not available is reported to a follower once for each absence", (t) => {
+  const run = life(true);
+  const pass = (ticks: number): void => {
+    for (let tick = 0; tick < ticks; tick += 1) run.send("announceInterval");
+  };
+  run.send(selected(["down1", "n2"]));
+  t.deepEqual(run.told(), ["node down1 is not available"]);
+  pass(10);
+  t.deepEqual(run.told(), ["node down1 is not available", "node n2 is not available"]);
+  run.send({ type: "nodes.held", holder: "m1", held: [{ nodeId: "down1", attempt: 1 }] });
+  run.send(ended("down1", "node down1 disconnected unexpectedly"));
+  pass(10);
+  t.deepEqual(run.told().slice(2), ["node down1 disconnected unexpectedly", "node down1 is not available"]);
 });
 
 test("LN3: another life of a manager does not continue the earlier one's streams: its nodes are lost, and asked again", (t) => {
@@ -149,6 +164,59 @@ test("following ends when nothing is left to follow, once the nodes have sent th
   t.true(announced(effects).close);
   run.send(ended("n1"));
   t.deepEqual(run.finish(), { kind: "complete" });
+});
+
+const removed: LogSubscriptionEvent = { type: "selection.changed", nodes: [], unscheduled: [], exists: false };
+
+test("LS2: following that ends before a node has sent the rest is not complete, and names the node", (t) => {
+  const run = life(true);
+  run.send(selected(["n1", "n2"]));
+  const held = ["n1", "n2"].map((nodeId) => ({ nodeId, attempt: 1 }));
+  run.send({ type: "nodes.held", holder: "m1", held });
+  run.send(removed);
+  run.send(ended("n1"));
+  for (let tick = 0; tick <= logLimits.closingTicksMax; tick += 1) {
+    t.is(run.state(), "closing");
+    run.send("announceInterval");
+    run.send({ type: "nodes.held", holder: "m1", held });
+  }
+  t.deepEqual(run.finish(), {
+    kind: "incomplete",
+    warning:
+      "warning: incomplete log stream. some logs could not be retrieved for the following reasons: node n2 has not sent all its output",
+  });
+});
+
+test("LS2: a node that was just asked when following ends gets one announcement to answer", (t) => {
+  const answering = life(true);
+  answering.send(selected(["n1"]));
+  answering.send(removed);
+  t.is(answering.state(), "closing");
+  answering.send({ type: "nodes.held", holder: "m1", held: [{ nodeId: "n1", attempt: 1 }] });
+  answering.send("announceInterval");
+  answering.send(ended("n1"));
+  t.deepEqual(answering.finish(), { kind: "complete" });
+
+  const silent = life(true);
+  silent.send(selected(["n1"]));
+  silent.send(removed);
+  silent.send("announceInterval");
+  t.regex((silent.finish() as { warning: string }).warning, /: node n1 has not sent all its output$/);
+
+  const absent = life(true);
+  absent.send(selected(["down1"]));
+  absent.send(removed);
+  t.regex((absent.finish() as { warning: string }).warning, /: node down1 is not available$/);
+
+  const back = life(true);
+  back.send(selected(["down1"]));
+  back.send({ type: "nodes.held", holder: "m1", held: [{ nodeId: "down1", attempt: 1 }] });
+  back.send(removed);
+  for (let tick = 0; tick <= logLimits.closingTicksMax; tick += 1) {
+    back.send("announceInterval");
+    back.send({ type: "nodes.held", holder: "m1", held: [{ nodeId: "down1", attempt: 1 }] });
+  }
+  t.regex((back.finish() as { warning: string }).warning, /is not available, node down1 has not sent all its output$/);
 });
 
 test("LS3: a follower that does not read is cut", (t) => {
