@@ -14,8 +14,9 @@ import { CommandTrace } from "./tracing.ts";
 import { UsageError, UserError } from "../lib/user-error.ts";
 import type { CommandDescription, Completable, Example, FlagHelp } from "./help/description.ts";
 import { parseBoolean } from "./boolean.ts";
+import type { SettingValue } from "./settings/layers.ts";
 
-type Values<Options extends ParseArgsOptionsConfig> = ReturnType<
+export type Values<Options extends ParseArgsOptionsConfig> = ReturnType<
   typeof parseArgs<{ options: Options; allowPositionals: true; strict: true }>
 >["values"];
 
@@ -23,6 +24,15 @@ interface Invocation<Options extends ParseArgsOptionsConfig> {
   readonly values: Values<Options>;
   readonly operands: readonly string[];
   readonly shell: Shell;
+  /** Reads the settings of a configurable command again; null for other commands. */
+  readonly reread: (() => Rereading<Values<Options>>) | null;
+}
+
+/** Settings that have been read again. */
+export interface Rereading<Options> {
+  readonly values: Options;
+  /** Names of the flags whose values have changed. */
+  readonly changed: readonly string[];
 }
 
 interface CommandSpec<Options extends ParseArgsOptionsConfig> {
@@ -36,6 +46,11 @@ interface CommandSpec<Options extends ParseArgsOptionsConfig> {
   readonly options: Options;
   /** Everything after the first operand is an operand, too. */
   readonly stopsAtOperand?: boolean;
+  /**
+   * For a long-running process: its flags can also be set by the environment and by a file (`cli/settings/`). The function checks
+   * their values like `run`, starts nothing, and throws or rejects with UsageError or UserError.
+   */
+  readonly checkSettings?: (values: Values<Options>) => unknown;
   /** Shown at the end of the help; default: those of `help/examples.ts`. */
   readonly examples?: readonly Example[];
   /** Completions of the operands; default: guessed from `operands`. Empty: no completion. */
@@ -53,6 +68,8 @@ export interface Command {
   help(name: string): string;
   /** Parses the arguments without running the command. Throws UsageError. */
   check(name: string, args: readonly string[]): void;
+  /** Checks the values of settings; null if the command has none. Rejects with UsageError and UserError. */
+  readonly checkSettings: ((values: Readonly<Record<string, SettingValue>>) => Promise<void>) | null;
   run(name: string, args: readonly string[], shell: Shell): Promise<void>;
 }
 
@@ -65,6 +82,12 @@ const context = {
   help: "Name of the context to use (see 'muster context')",
 } as const;
 const help = { type: "boolean", short: "h", help: "Show this help" } as const;
+const config = {
+  type: "string",
+  value: "FILE",
+  help: "YAML file with settings: the names of these options without dashes (default: MUSTER_CONFIG)",
+  completes: "file",
+} as const;
 
 /**
  * Options of every command. For a command with its own `--host` (such as `service create`), the manager's is `-H` or
@@ -222,8 +245,10 @@ export function commandGroup(summary: string, commands: Readonly<Record<string, 
       flags: [],
       examples: [],
       stopsAtOperand: true,
+      isConfigurable: false,
       completes: [],
     }),
+    checkSettings: null,
     help: (name) => groupHelp(name, summary, commands),
     check: (name, [word, ...rest]) => find(name, word).check(`${name} ${word}`, rest),
     async run(name, [word, ...rest], shell) {
@@ -249,7 +274,9 @@ export function shellFor(shell: Shell, host: string | undefined, named: string |
 }
 
 export function command<const Options extends ParseArgsOptionsConfig>(spec: CommandSpec<Options>): Command {
-  const everywhere: FlagTable = { ...spec.options, ...commonTo(spec.options) };
+  const { checkSettings } = spec;
+  const isConfigurable = checkSettings !== undefined;
+  const everywhere: FlagTable = { ...spec.options, ...(isConfigurable ? { config } : {}), ...commonTo(spec.options) };
   const reading: FlagTable = { ...spec.options, at: atFlag, ...commonTo(spec.options) };
   /** Whether a command accepts `--at` depends on its name. */
   const optionsOf = (name: string): FlagTable => (readsThePast(name) && !("at" in spec.options) ? reading : everywhere);
@@ -265,10 +292,12 @@ export function command<const Options extends ParseArgsOptionsConfig>(spec: Comm
       short: short ?? null,
       takesValue: type === "string",
       isRepeated: multiple === true,
+      isSetting: isConfigurable && Object.hasOwn(spec.options, flag) && rest.onlyOnce !== true,
       ...(text === undefined ? {} : { help: text }),
     })),
     examples: spec.examples ?? examplesOf(name),
     stopsAtOperand,
+    isConfigurable,
     completes: spec.completes ?? null,
   });
 
@@ -311,6 +340,12 @@ export function command<const Options extends ParseArgsOptionsConfig>(spec: Comm
     describe,
     help: (name) => helpText(describe(name)),
     check: (name, args) => void parsed(name, args),
+    checkSettings:
+      checkSettings === undefined
+        ? null
+        : async (values) => {
+            await checkSettings(values as Values<Options>);
+          },
     async run(name, args, shell) {
       const { positionals, values } = parsed(name, args);
       if (values["help"] === true) {
@@ -323,17 +358,28 @@ export function command<const Options extends ParseArgsOptionsConfig>(spec: Comm
       const at = isPast ? (values["at"] as string | undefined) : undefined;
       // Common options are not passed on: a command whose own `--host` means something else must not see this one.
       for (const key of [hostKey, "context", "help", ...(isPast ? ["at"] : [])]) delete values[key];
+      // Loaded only here: other commands start faster.
+      const settings = isConfigurable
+        ? new (await import("./settings/process-settings.ts")).ProcessSettings(
+            describe(name).flags,
+            values,
+            process.env,
+          )
+        : null;
+      settings?.hideFrom(process.env);
+      for (const note of settings?.notes() ?? []) shell.remark(note);
       const trace = new CommandTrace(name, shell.now());
       let failure: unknown = null;
       try {
         await spec.run({
-          values: values as Values<Options>,
+          values: (settings?.values() ?? values) as Values<Options>,
           operands: positionals,
+          reread: settings && (() => ({ changed: settings.reread(), values: settings.values() as Values<Options> })),
           shell: trace.shell(at === undefined ? chosen : (await import("./past.ts")).pastShell(chosen, at)),
         });
       } catch (error) {
-        failure = error;
-        throw error;
+        failure = settings?.located(error) ?? error;
+        throw failure;
       } finally {
         await trace.end(failure, shell.now());
       }

@@ -37,7 +37,10 @@ export const verbs: Readonly<Record<string, VerbEntry>> = {
   network: noun("Manage networks", () => import("./network.ts")),
   secret: noun("Manage secrets", () => import("./secret.ts")),
   volume: noun("Manage cluster volumes", () => import("./volume.ts")),
-  config: noun("Manage configs", () => import("./config.ts")),
+  config: noun("Manage configs; check the configuration of processes", async () => {
+    const [{ commands }, { checkOf }] = await Promise.all([import("./config.ts"), import("./settings/check.ts")]);
+    return { commands: { ...commands, check: checkOf(verbs) } };
+  }),
   context: noun("Manage contexts: names for the managers that you work with", () => import("./context.ts")),
   login: verb("Log in to the manager of a context", async () => (await import("./login.ts")).login),
   logout: verb("Log out: remove the certificate of a context", async () => (await import("./login.ts")).logout),

@@ -18,12 +18,12 @@ export const staying = new Promise<never>(() => {});
  * supervisor restarts it.
  */
 export async function runUntilEnd<Running extends { stop(): Promise<void> }>(
-  telemetry: ProcessTelemetry,
+  telemetry: ProcessTelemetry & { readonly onHangUp: () => void },
   start: (starting: Starting) => Promise<Running>,
   work: (running: Running) => Promise<void> = () => staying,
 ): Promise<"signal" | "done"> {
   const broken = settled<End>();
-  const signal = untilSignal(telemetry.reopenLog);
+  const signal = untilSignal(telemetry.onHangUp);
   const controller = new AbortController();
   void signal.then(() => controller.abort());
   const onBroken = (error: unknown): void => broken.resolve({ kind: "failed", error });

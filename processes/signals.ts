@@ -2,10 +2,10 @@
 import { isatty } from "node:tty";
 
 /**
- * Resolves with the first signal; a second one exits at once. Without a terminal, SIGHUP calls `reopenLog`, as log rotation
- * expects; with a terminal, it means that the terminal has closed.
+ * Resolves with the first signal; a second one exits at once. Without a terminal, SIGHUP calls `reload`, as service managers
+ * and log rotation expect; with a terminal, it means that the terminal has closed.
  */
-export function untilSignal(reopenLog: (() => void) | null = null): Promise<NodeJS.Signals> {
+export function untilSignal(reload: (() => void) | null = null): Promise<NodeJS.Signals> {
   return new Promise((resolve) => {
     let isEnding = false;
     const onSignal = (signal: NodeJS.Signals): void => {
@@ -13,7 +13,7 @@ export function untilSignal(reopenLog: (() => void) | null = null): Promise<Node
       isEnding = true;
       resolve(signal);
     };
-    const onHangUp = reopenLog !== null && !isatty(0) ? reopenLog : onSignal;
+    const onHangUp = reload !== null && !isatty(0) ? reload : onSignal;
     for (const signal of ["SIGINT", "SIGTERM"] as const) process.on(signal, onSignal);
     process.on("SIGHUP", onHangUp);
   });

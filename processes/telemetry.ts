@@ -1,4 +1,4 @@
-/** The telemetry of a process, set up from its log level and the environment. */
+/** The telemetry of a process, set up from its log level and the environment of OpenTelemetry. */
 import { join } from "node:path";
 import type { RecordingRing } from "../runtime/recording/ring.ts";
 import { createTelemetry, type ProcessTelemetry } from "../runtime/telemetry/telemetry.ts";
@@ -10,7 +10,7 @@ export const logFile = "muster.log";
 /** Logs go to standard error for a service, and to a file in the data dir when run at a terminal. Throws UserError. */
 export async function telemetryFor(
   service: string,
-  level: string | undefined,
+  level: string,
   {
     logDir = null,
     recorder = null,
@@ -19,7 +19,7 @@ export async function telemetryFor(
   try {
     return await createTelemetry({
       service,
-      level: level ?? process.env["MUSTER_LOG_LEVEL"] ?? "info",
+      level,
       otlpEndpoint: process.env["OTEL_EXPORTER_OTLP_ENDPOINT"],
       recorder,
       ...(logDir === null ? {} : { logFile: join(logDir, logFile) }),

@@ -9,6 +9,14 @@ export interface FlagHelp {
   readonly help?: string;
   /** Possible values, for completion. */
   readonly completes?: Completable | readonly string[];
+  /** Only the command line can set it: it must not be repeated at each start. */
+  readonly onlyOnce?: true;
+  /** A flag that this one replaces when the other is set by something less specific, such as the file. */
+  readonly excludes?: string;
+  /** For a flag that names a file with a secret: the credential of the service manager, if the flag named by `for` is set. */
+  readonly credential?: { readonly name: string; readonly for: string };
+  /** Whether SIGHUP applies a changed value. */
+  readonly reloads?: true;
 }
 
 /** A word that a shell can complete: a cluster object by name, a file, a ready scenario, or a command. */
@@ -42,6 +50,8 @@ export interface FlagDescription extends FlagHelp {
   readonly short: string | null;
   readonly takesValue: boolean;
   readonly isRepeated: boolean;
+  /** Whether the environment and a file can set it (`cli/settings/`). */
+  readonly isSetting: boolean;
 }
 
 export interface CommandDescription {
@@ -51,6 +61,8 @@ export interface CommandDescription {
   readonly flags: readonly FlagDescription[];
   readonly examples: readonly Example[];
   readonly stopsAtOperand: boolean;
+  /** Whether its flags can also be set by the environment and a file. */
+  readonly isConfigurable: boolean;
   /** Null: completion guesses. */
   readonly completes: readonly Completable[] | null;
 }

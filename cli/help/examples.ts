@@ -15,6 +15,7 @@ const lines: Readonly<Record<string, Readonly<Record<string, string>>>> = {
       "another manager of its cluster",
     "muster manager --data-dir /var/lib/muster --nats nats://192.0.2.9:4222":
       "one of several managers on a shared NATS cluster",
+    "muster manager --config /etc/muster/manager.yaml": "with settings from a file",
   },
   "log check": { "muster log check --data-dir /var/lib/muster": "check a stopped manager's log" },
   "log repair": {
@@ -123,6 +124,10 @@ const lines: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   },
   "config ls": { "muster config ls --filter label=app=web": "configs with a label" },
   "config inspect": { "muster config inspect --pretty site.conf": "with its content" },
+  "config check": {
+    "muster config check /etc/muster/manager.yaml": "find mistakes before a restart",
+    "muster config check --process agent agent.yaml": "as an agent would read it",
+  },
   "config rm": { "muster config rm site.conf": "remove one that no service uses" },
   "context create": {
     "muster context create prod --host tcp://192.0.2.1:2377 --ca ca.pem --user ada":

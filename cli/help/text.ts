@@ -1,5 +1,6 @@
 /** A command's help: usage, summary, flags by group, and examples. */
 import type { CommandDescription, FlagDescription } from "./description.ts";
+import { variableOf } from "../settings/variable.ts";
 
 /** Column of the descriptions; the few longer flags overflow. */
 const columnMax = 44;
@@ -31,6 +32,12 @@ export function helpText(description: CommandDescription): string {
       lines.push(flag.help === undefined ? left : `${left.padEnd(width - 1)} ${flag.help}`);
     }
   }
+  if (description.isConfigurable)
+    lines.push(
+      "",
+      `Options can also be set as environment variables (${variableOf("log-level")} for --log-level) and in the file of --config;`,
+      "the command line wins over the environment, and the environment over the file. See docs/configuration.md.",
+    );
   if (examples.length > 0) lines.push("", "Examples:");
   for (const { does, line } of examples) lines.push(`  # ${does}`, `  ${line}`);
   return `${lines.join("\n")}\n`;

@@ -3,62 +3,68 @@ import { hostname } from "node:os";
 import { generations, type Generation } from "../../machines/dataplane/generation.ts";
 import { parseAddress } from "../../lib/ip-address.ts";
 import { runAgent } from "../../processes/agent.ts";
-import { command, type Command } from "../command.ts";
+import { command, type Command, type Values } from "../command.ts";
 import { UsageError } from "../../lib/user-error.ts";
 import { parseLabels } from "../values.ts";
 import { csiSocketPaths, csiFlag } from "./csi-flag.ts";
 import { offeredResources } from "./generic-resources.ts";
 import { driverChoice, driverFlags } from "./driver-flags.ts";
 import { serveMetrics } from "../../processes/metrics-server.ts";
+import { formatHostPort } from "../../processes/addresses.ts";
 import { runUntilEnd, staying } from "../../processes/run-until-end.ts";
 import { tokenFlags, tokenOf } from "./token-flags.ts";
-import { hostPortOf, logging, metricsFlag, recorderFlag, recorderOf } from "./serving-flags.ts";
+import { reloading } from "./reload.ts";
+import { flagAddress, logging, logLevelOf, metricsFlag, metricsOf, recorderFlag, recorderOf } from "./serving-flags.ts";
 import { telemetryFor } from "../../processes/telemetry.ts";
 
-export const agent: Command = command({
-  summary: "Run one node: join the cluster and run the tasks assigned to it.",
-  options: {
-    join: { type: "string", value: "ADDR:PORT", help: "Address of any manager; needed only for the first start" },
-    ...tokenFlags("worker"),
-    "data-dir": { type: "string", value: "DIR", help: "Directory for the node's identity and tasks (required)" },
-    hostname: { type: "string", value: "NAME", help: "Hostname of the node (default: this machine's)" },
-    "data-path-addr": {
-      type: "string",
-      value: "ADDR",
-      help: "Address for data path traffic from other nodes (default: the address that managers see)",
-    },
-    label: { type: "string", multiple: true, value: "KEY=VALUE", help: "Engine label, for constraints" },
-    "node-generic-resource": {
-      type: "string",
-      multiple: true,
-      value: "KIND=COUNT|KIND=NAME",
-      help: "User-defined resource of the node, such as ssd=3, or gpu=UUID1 and gpu=UUID2",
-    },
-    "csi-plugin": csiFlag,
-    ...driverFlags,
-    "dataplane-driver": {
-      type: "string",
-      value: "PATH",
-      help: "Executable of a dataplane driver, speaking Felix's protocol, that enforces network policies on this node (default: none)",
-      completes: "file",
-    },
-    "dataplane-protocol": {
-      type: "string",
-      value: "GENERATION",
-      help: "Protocol generation of the dataplane driver: 2016 (Felix 2.0), current (up to 3.31) or 3.32 (and newer) (default current)",
-      completes: [...generations],
-    },
-    metrics: metricsFlag,
-    ...logging,
-    ...recorderFlag,
+const flags = {
+  join: { type: "string", value: "ADDR:PORT", help: "Address of any manager; needed only for the first start" },
+  ...tokenFlags("worker"),
+  "data-dir": { type: "string", value: "DIR", help: "Directory for the node's identity and tasks (required)" },
+  hostname: { type: "string", value: "NAME", help: "Hostname of the node (default: this machine's)" },
+  "data-path-addr": {
+    type: "string",
+    value: "ADDR",
+    help: "Address for data path traffic from other nodes (default: the address that managers see)",
   },
-  run: async ({ values }) => {
-    const dataDir = values["data-dir"];
-    if (dataDir === undefined)
-      throw new UsageError("--data-dir is required: the agent keeps its identity and tasks there");
-    const telemetry = await telemetryFor("muster-agent", values["log-level"], { recorder: recorderOf(values) });
-    const options = {
-      join: values.join ?? "",
+  label: { type: "string", multiple: true, value: "KEY=VALUE", help: "Engine label, for constraints" },
+  "node-generic-resource": {
+    type: "string",
+    multiple: true,
+    value: "KIND=COUNT|KIND=NAME",
+    help: "User-defined resource of the node, such as ssd=3, or gpu=UUID1 and gpu=UUID2",
+  },
+  "csi-plugin": csiFlag,
+  ...driverFlags,
+  "dataplane-driver": {
+    type: "string",
+    value: "PATH",
+    help: "Executable of a dataplane driver, speaking Felix's protocol, that enforces network policies on this node (default: none)",
+    completes: "file",
+  },
+  "dataplane-protocol": {
+    type: "string",
+    value: "GENERATION",
+    help: "Protocol generation of the dataplane driver: 2016 (Felix 2.0), current (up to 3.31) or 3.32 (and newer) (default current)",
+    completes: [...generations],
+  },
+  metrics: metricsFlag,
+  ...logging,
+  ...recorderFlag,
+} as const;
+
+/** Checks the values of all flags. Rejects with UsageError and UserError. */
+async function settingsOf(values: Values<typeof flags>) {
+  const dataDir = values["data-dir"];
+  if (dataDir === undefined)
+    throw new UsageError("--data-dir is required: the agent keeps its identity and tasks there");
+  const recorder = recorderOf(values);
+  return {
+    logLevel: logLevelOf(values),
+    recorder,
+    metrics: metricsOf(values),
+    options: {
+      join: values.join === undefined ? "" : formatHostPort(flagAddress("join", values.join)),
       token: tokenOf(values) ?? "",
       dataDir,
       hostname: values.hostname ?? hostname(),
@@ -68,11 +74,20 @@ export const agent: Command = command({
       csiPlugins: csiSocketPaths(values["csi-plugin"] ?? []),
       drivers: await driverChoice(values),
       ...dataplaneOf(values),
-      recorder: telemetry.recorder,
-    };
-    const metrics = hostPortOf(values.metrics);
+      recorder,
+    },
+  };
+}
+
+export const agent: Command = command({
+  summary: "Run one node: join the cluster and run the tasks assigned to it.",
+  options: flags,
+  checkSettings: settingsOf,
+  run: async ({ values, reread }) => {
+    const { logLevel, metrics, options, recorder } = await settingsOf(values);
+    const telemetry = await telemetryFor("muster-agent", logLevel, { recorder });
     await runUntilEnd(
-      telemetry,
+      reloading(telemetry, reread),
       async ({ onBroken }) => {
         const agent = await runAgent(options, telemetry, onBroken);
         // The tasks keep running: the next agent on this data dir adopts them.

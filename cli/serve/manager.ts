@@ -1,36 +1,44 @@
 /** `muster manager`. */
-import { command, type Command } from "../command.ts";
+import { command, type Command, type Values } from "../command.ts";
 import { UsageError } from "../../lib/user-error.ts";
-import { formatHostPort, parseHostPort } from "../../processes/addresses.ts";
+import { formatHostPort } from "../../processes/addresses.ts";
 import type { ManagerInvitation } from "../../processes/manager-join.ts";
 import { startManagerProcess } from "../../processes/manager.ts";
 import { natsFlags, sharedNatsOf } from "./nats-flags.ts";
 import { runUntilEnd } from "../../processes/run-until-end.ts";
 import { tokenFlags, tokenOf, type TokenValues } from "./token-flags.ts";
-import { defaultPort, recorderOf, serving, servingOf } from "./serving-flags.ts";
+import { reloading } from "./reload.ts";
+import { flagAddress, logLevelOf, recorderOf, serving, servingOf } from "./serving-flags.ts";
 import { telemetryFor } from "../../processes/telemetry.ts";
+
+const flags = {
+  ...serving,
+  ...natsFlags,
+  join: { type: "string", value: "ADDR:PORT", help: "Address of a manager of the cluster to join" },
+  ...tokenFlags("manager"),
+} as const;
+
+/** Checks the values of all flags. Throws UsageError and UserError. */
+function settingsOf(values: Values<typeof flags>) {
+  if (values["data-dir"] === undefined)
+    throw new UsageError("--data-dir is required: the manager keeps its state there");
+  return {
+    logLevel: logLevelOf(values),
+    recorder: recorderOf(values),
+    options: { dataDir: values["data-dir"], ...servingOf(values), nats: sharedNatsOf(values), join: invitation(values) },
+  };
+}
 
 export const manager: Command = command({
   summary: "Run one manager; without --nats the managers of a cluster run their own nats-servers.",
-  options: {
-    ...serving,
-    ...natsFlags,
-    join: { type: "string", value: "ADDR:PORT", help: "Address of a manager of the cluster to join" },
-    ...tokenFlags("manager"),
-  },
-  run: async ({ values }) => {
-    if (values["data-dir"] === undefined)
-      throw new UsageError("--data-dir is required: the manager keeps its state there");
-    const nats = sharedNatsOf(values);
-    const telemetry = await telemetryFor("muster-manager", values["log-level"], { recorder: recorderOf(values) });
-    const options = {
-      dataDir: values["data-dir"],
-      ...servingOf(values),
-      nats,
-      join: invitation(values),
-      telemetry,
-    };
-    await runUntilEnd(telemetry, (starting) => startManagerProcess(options, starting));
+  options: flags,
+  checkSettings: settingsOf,
+  run: async ({ values, reread }) => {
+    const { logLevel, options, recorder } = settingsOf(values);
+    const telemetry = await telemetryFor("muster-manager", logLevel, { recorder });
+    await runUntilEnd(reloading(telemetry, reread), (starting) =>
+      startManagerProcess({ ...options, telemetry }, starting),
+    );
   },
 });
 
@@ -41,5 +49,5 @@ function invitation(values: TokenValues & { readonly join?: string | undefined }
   if (address === undefined && token === undefined) return null;
   if (address === undefined || token === undefined)
     throw new UsageError("--join and a token (--token or --token-file) must be set together");
-  return { address: formatHostPort(parseHostPort(address, defaultPort)), token };
+  return { address: formatHostPort(flagAddress("join", address)), token };
 }

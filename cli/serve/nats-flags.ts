@@ -30,7 +30,13 @@ export const natsFlags = {
     help: "Client certificate for these servers",
     completes: "file",
   },
-  "nats-key": { type: "string", value: "FILE", help: "Private key of the client certificate", completes: "file" },
+  "nats-key": {
+    type: "string",
+    value: "FILE",
+    help: "Private key of the client certificate",
+    completes: "file",
+    credential: { name: "muster_nats-key", for: "nats-cert" },
+  },
   "nats-insecure": {
     type: "boolean",
     help: "Accept servers beyond loopback without TLS or authentication",
@@ -40,6 +46,7 @@ export const natsFlags = {
     value: "FILE",
     help: "File whose first line is the password for the user named in --nats; - reads standard input",
     completes: "file",
+    credential: { name: "muster_nats-password", for: "nats" },
   },
   "lease-ttl": {
     type: "string",

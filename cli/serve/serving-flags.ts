@@ -5,7 +5,7 @@ import {
   type NetworkDefaults,
 } from "../../machines/allocation/network-defaults.ts";
 import { parseOrigin } from "../../edges/juju/origin.ts";
-import { UsageError } from "../../lib/user-error.ts";
+import { UsageError, UserError } from "../../lib/user-error.ts";
 import { parseHostPort, type HostPort } from "../../processes/addresses.ts";
 import { RecordingRing } from "../../runtime/recording/ring.ts";
 import { parseBytes } from "../values.ts";
@@ -17,13 +17,39 @@ import type { JsonOptions } from "../../processes/json-api.ts";
 export const defaultPort = 2377;
 const defaultListen = `0.0.0.0:${defaultPort}`;
 
+const logLevels = ["trace", "debug", "info", "warn", "error", "fatal", "silent"] as const;
+
 export const logging = {
   "log-level": {
     type: "string",
     value: "LEVEL",
-    help: "Log level: trace, debug, info, warn, error or fatal (default info)",
+    help: "Log level: trace, debug, info, warn, error, fatal or silent (default info)",
+    completes: logLevels,
+    reloads: true,
   },
 } as const;
+
+export const logLevelDefault = "info";
+
+/** Throws UsageError. */
+export function logLevelOf({
+  "log-level": level = logLevelDefault,
+}: {
+  readonly "log-level"?: string | undefined;
+}): string {
+  if (logLevels.some((each) => each === level)) return level;
+  throw new UsageError(`invalid argument "${level}" for "--log-level" flag: expected one of ${logLevels.join(", ")}`);
+}
+
+/** The address in a flag. Throws UserError. */
+export function flagAddress(flag: string, text: string, otherwise: number = defaultPort): HostPort {
+  try {
+    return parseHostPort(text, otherwise);
+  } catch (error) {
+    if (error instanceof UserError) throw new UserError(`--${flag}: ${error.message}`, { cause: error });
+    throw error;
+  }
+}
 export const recorderFlag = {
   "recorder-size": {
     type: "string",
@@ -134,8 +160,8 @@ function jsonOf(values: JsonFlags): JsonOptions | null {
     return null;
   }
   return {
-    listen: parseHostPort(listen, defaultJsonPort),
-    agents: agents === undefined ? null : parseHostPort(agents, defaultJsonAgentPort),
+    listen: flagAddress("json-listen", listen, defaultJsonPort),
+    agents: agents === undefined ? null : flagAddress("json-agent-listen", agents, defaultJsonAgentPort),
     origins: (values["json-origin"] ?? []).map((text) => {
       const origin = parseOrigin(text);
       if (origin !== null) return origin;
@@ -143,7 +169,7 @@ function jsonOf(values: JsonFlags): JsonOptions | null {
         `invalid argument ${JSON.stringify(text)} for "--json-origin" flag: expected SCHEME://HOST[:PORT], such as https://example.com`,
       );
     }),
-    redirect: redirect === undefined ? null : parseHostPort(redirect, defaultJsonPort),
+    redirect: redirect === undefined ? null : flagAddress("json-redirect", redirect, defaultJsonPort),
   };
 }
 
@@ -169,11 +195,12 @@ function networksOf(values: {
 /** An advertised address without a port gets the listening port. */
 function advertised(advertise: string | undefined, listen: string | undefined): HostPort | null {
   if (advertise === undefined) return null;
-  return parseHostPort(advertise, parseHostPort(listen ?? defaultListen, defaultPort).port);
+  return flagAddress("advertise", advertise, flagAddress("listen", listen ?? defaultListen).port);
 }
 
-export function hostPortOf(text: string | undefined): HostPort | null {
-  return text === undefined ? null : parseHostPort(text, defaultPort);
+/** The address of `--metrics`. Throws UserError. */
+export function metricsOf({ metrics }: { readonly metrics?: string | undefined }): HostPort | null {
+  return metrics === undefined ? null : flagAddress("metrics", metrics);
 }
 
 /** Parses the flags of a process that serves nodes. Throws UsageError and UserError. */
@@ -200,13 +227,13 @@ export function servingOf(
   readonly ui: HostPort | null;
 } {
   return {
-    listen: parseHostPort(values.listen ?? defaultListen, defaultPort),
+    listen: flagAddress("listen", values.listen ?? defaultListen),
     advertise: advertised(values.advertise, values.listen),
-    metrics: hostPortOf(values.metrics),
+    metrics: metricsOf(values),
     networks: networksOf(values),
     acceptsLogLoss: values["accept-log-loss"] === true,
     csiPlugins: csiSocketPaths(values["csi-plugin"] ?? []),
     json: jsonOf(values),
-    ui: values["ui-listen"] === undefined ? null : parseHostPort(values["ui-listen"], defaultUiPort),
+    ui: values["ui-listen"] === undefined ? null : flagAddress("ui-listen", values["ui-listen"], defaultUiPort),
   };
 }

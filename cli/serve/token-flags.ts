@@ -12,6 +12,7 @@ export function tokenFlags(role: "worker" | "manager") {
     token: {
       type: "string",
       value: "TOKEN",
+      excludes: "token-file",
       help: `Token with which ${role}s join, as 'muster token ${role}' prints it; prefer --token-file`,
     },
     "token-file": {
@@ -19,6 +20,8 @@ export function tokenFlags(role: "worker" | "manager") {
       value: "FILE",
       help: "File whose first line is the token; - reads standard input",
       completes: "file",
+      excludes: "token",
+      credential: { name: "muster_token", for: "join" },
     },
   } as const;
 }

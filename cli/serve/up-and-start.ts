@@ -1,6 +1,6 @@
 /** `muster up` and `muster start`: a cluster on this machine that lives as long as the process. */
 import { join } from "node:path";
-import { command, type Command } from "../command.ts";
+import { command, type Command, type Values } from "../command.ts";
 import type { Shell } from "../shell.ts";
 import { UsageError, UserError } from "../../lib/user-error.ts";
 import { formatHostPort } from "../../processes/addresses.ts";
@@ -8,7 +8,8 @@ import { humanDuration } from "../values.ts";
 import { defaultDataDir } from "../../processes/data-dir.ts";
 import { driverChoice, driverFlags } from "./driver-flags.ts";
 import { runUntilEnd, staying } from "../../processes/run-until-end.ts";
-import { recorderOf, serving, servingOf } from "./serving-flags.ts";
+import { reloading } from "./reload.ts";
+import { logLevelOf, recorderOf, serving, servingOf } from "./serving-flags.ts";
 import { logFile, telemetryFor } from "../../processes/telemetry.ts";
 import { lastWriteMs, putAside } from "../../processes/earlier-state.ts";
 import { startHello } from "./sample.ts";
@@ -33,6 +34,7 @@ function stateSentence(shell: Shell, dataDir: string, fresh: boolean | undefined
 const fresh = {
   type: "boolean",
   help: "Start a new cluster; the state of an earlier one in the data dir is moved aside",
+  onlyOnce: true,
 } as const;
 
 /** The user who starts the sample cluster. */
@@ -45,24 +47,33 @@ function announceLocked(shell: Shell): (controlSocket: string) => void {
     );
 }
 
+const upFlags = {
+  ...serving,
+  ...driverFlags,
+  fresh,
+  "no-agent": { type: "boolean", help: "Do not start an agent on this machine" },
+} as const;
+
+/** Checks the values of all flags. Rejects with UsageError and UserError. */
+async function upSettings(values: Values<typeof upFlags>) {
+  return {
+    dataDir: values["data-dir"] ?? defaultDataDir(),
+    drivers: await driverChoice(values),
+    flags: servingOf(values),
+    logLevel: logLevelOf(values),
+    recorder: recorderOf(values),
+  };
+}
+
 export const up: Command = command({
   summary: "Run a cluster on this machine: NATS, one manager and one agent.",
-  options: {
-    ...serving,
-    ...driverFlags,
-    fresh,
-    "no-agent": { type: "boolean", help: "Do not start an agent on this machine" },
-  },
-  run: async ({ values, shell }) => {
-    const dataDir = values["data-dir"] ?? defaultDataDir();
-    const drivers = await driverChoice(values);
+  options: upFlags,
+  checkSettings: upSettings,
+  run: async ({ values, shell, reread }) => {
+    const { dataDir, drivers, flags, logLevel, recorder } = await upSettings(values);
     const state = stateSentence(shell, dataDir, values.fresh);
-    const telemetry = await telemetryFor("muster", values["log-level"], {
-      logDir: dataDir,
-      recorder: recorderOf(values),
-    });
-    await runUntilEnd(telemetry, async (starting) => {
-      const flags = servingOf(values);
+    const telemetry = await telemetryFor("muster", logLevel, { logDir: dataDir, recorder });
+    await runUntilEnd(reloading(telemetry, reread), async (starting) => {
       const running = await startUp(
         {
           dataDir,
@@ -88,28 +99,43 @@ export const up: Command = command({
   },
 });
 
+const startFlags = {
+  ...serving,
+  fresh,
+  once: {
+    type: "boolean",
+    help: "Exit as soon as every task of the sample service has answered",
+    onlyOnce: true,
+  },
+  port: { type: "string", value: "PORT", help: "Port of the sample service (default: a free port)" },
+} as const;
+
+/** Checks the values of all flags. Throws UsageError and UserError. */
+function startSettings(values: Values<typeof startFlags>) {
+  const port = values.port === undefined ? null : Number(values.port);
+  if (port !== null && !(Number.isInteger(port) && port >= 1 && port <= 65_535))
+    throw new UsageError(`invalid argument "${values.port}" for "--port" flag: expected a number from 1 to 65535`);
+  return {
+    dataDir: values["data-dir"] ?? defaultDataDir(),
+    port,
+    flags: servingOf(values),
+    logLevel: logLevelOf(values),
+    recorder: recorderOf(values),
+  };
+}
+
 /** The command that `npm start` runs. */
 export const start: Command = command({
   summary: "Run a cluster on this machine with the sample service hello; --once exits when the service has answered.",
-  options: {
-    ...serving,
-    fresh,
-    once: { type: "boolean", help: "Exit as soon as every task of the sample service has answered" },
-    port: { type: "string", value: "PORT", help: "Port of the sample service (default: a free port)" },
-  },
-  run: async ({ values, shell }) => {
-    const dataDir = values["data-dir"] ?? defaultDataDir();
-    const port = values.port === undefined ? null : Number(values.port);
-    if (port !== null && !(Number.isInteger(port) && port >= 1 && port <= 65_535))
-      throw new UsageError(`invalid argument "${values.port}" for "--port" flag: expected a number from 1 to 65535`);
+  options: startFlags,
+  checkSettings: startSettings,
+  run: async ({ values, shell, reread }) => {
+    const { dataDir, flags, logLevel, port, recorder } = startSettings(values);
     const state = stateSentence(shell, dataDir, values.fresh);
-    const telemetry = await telemetryFor("muster", values["log-level"], {
-      logDir: dataDir,
-      recorder: recorderOf(values),
-    });
+    const telemetry = await telemetryFor("muster", logLevel, { logDir: dataDir, recorder });
     const options = {
       dataDir,
-      ...servingOf(values),
+      ...flags,
       withAgent: true,
       // The sample service runs this program, which other users may be unable to read.
       drivers: await driverChoice({ "task-user": ownUser, "allow-root": true }),
@@ -117,7 +143,7 @@ export const start: Command = command({
       telemetry,
     };
     const end = await runUntilEnd(
-      telemetry,
+      reloading(telemetry, reread),
       (starting) => startUp(options, starting),
       async ({ manager }) => {
         shell.remark(`State: ${state}`);

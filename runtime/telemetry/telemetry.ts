@@ -10,6 +10,8 @@ export interface ProcessTelemetry extends Telemetry {
   readonly metrics: PrometheusMetrics;
   /** Reopens the log file by name, after log rotation; null for a process without one. */
   readonly reopenLog: (() => void) | null;
+  /** trace, debug, info, warn, error, fatal or silent. */
+  readonly setLogLevel: (level: string) => void;
   /** The ring of this process's last minutes; null: it is off. */
   readonly recorder: RecordingRing | null;
   shutdown(): Promise<void>;
@@ -18,7 +20,7 @@ export interface ProcessTelemetry extends Telemetry {
 interface TelemetryOptions {
   /** `muster-manager`, `muster-agent`, …; the service.name of traces and the name in logs. */
   readonly service: string;
-  /** trace, debug, info, warn, error or silent. */
+  /** trace, debug, info, warn, error, fatal or silent. */
   readonly level: string;
   /** File to append to; absent: standard error. */
   readonly logFile?: string;
@@ -51,6 +53,9 @@ export async function createTelemetry(options: TelemetryOptions): Promise<Proces
     log: recorder === null ? log : recordingLogger(log, recorder, Date.now),
     recorder,
     reopenLog: options.logFile === undefined ? null : () => destination.reopen(),
+    setLogLevel: (level) => {
+      log.level = level;
+    },
     shutdown: () => tracing.shutdown(),
   };
 }
