@@ -1,6 +1,7 @@
 /** Life cycle of a process that runs until a signal, until its work is done, or until it fails. */
 import type { ProcessTelemetry } from "../runtime/telemetry/telemetry.ts";
 import { UserError } from "../lib/user-error.ts";
+import { serviceManager } from "./service-manager.ts";
 import { Interrupted, settled, untilSignal, type Starting } from "./signals.ts";
 
 /** How a process ends. */
@@ -22,10 +23,14 @@ export async function runUntilEnd<Running extends { stop(): Promise<void> }>(
   start: (starting: Starting) => Promise<Running>,
   work: (running: Running) => Promise<void> = () => staying,
 ): Promise<"signal" | "done"> {
+  const supervisor = serviceManager(telemetry.log);
   const broken = settled<End>();
   const signal = untilSignal(telemetry.onHangUp);
   const controller = new AbortController();
-  void signal.then(() => controller.abort());
+  void signal.then(() => {
+    supervisor.stopping();
+    controller.abort();
+  });
   const onBroken = (error: unknown): void => broken.resolve({ kind: "failed", error });
   let running: Running;
   try {
@@ -36,6 +41,7 @@ export async function runUntilEnd<Running extends { stop(): Promise<void> }>(
     await telemetry.shutdown();
     return "signal";
   }
+  supervisor.ready();
   const end = await Promise.race<End>([
     signal.then((name) => ({ kind: "signal", signal: name })),
     broken.promise,

@@ -1,20 +1,16 @@
 /** The telemetry of a process, set up from its log level and the environment of OpenTelemetry. */
-import { join } from "node:path";
 import type { RecordingRing } from "../runtime/recording/ring.ts";
 import { createTelemetry, type ProcessTelemetry } from "../runtime/telemetry/telemetry.ts";
-import { cannotWrite } from "./data-dir.ts";
+import { UserError } from "../lib/user-error.ts";
 
-/** In a data dir. */
-export const logFile = "muster.log";
-
-/** Logs go to standard error for a service, and to a file in the data dir when run at a terminal. Throws UserError. */
+/** The log goes to `logFile`; null or absent: to standard error. Rejects with UserError if it cannot be written. */
 export async function telemetryFor(
   service: string,
   level: string,
   {
-    logDir = null,
+    logFile = null,
     recorder = null,
-  }: { readonly logDir?: string | null; readonly recorder?: RecordingRing | null } = {},
+  }: { readonly logFile?: string | null; readonly recorder?: RecordingRing | null } = {},
 ): Promise<ProcessTelemetry> {
   try {
     return await createTelemetry({
@@ -22,10 +18,16 @@ export async function telemetryFor(
       level,
       otlpEndpoint: process.env["OTEL_EXPORTER_OTLP_ENDPOINT"],
       recorder,
-      ...(logDir === null ? {} : { logFile: join(logDir, logFile) }),
+      ...(logFile === null ? {} : { logFile }),
     });
   } catch (error) {
-    if (logDir !== null && (error as NodeJS.ErrnoException).syscall !== undefined) throw cannotWrite(logDir, error);
+    if (logFile !== null && (error as NodeJS.ErrnoException).syscall !== undefined)
+      throw new UserError(
+        `cannot write the log file ${logFile} (${(error as Error).message}): choose another with --log-file`,
+        {
+          cause: error,
+        },
+      );
     throw error;
   }
 }

@@ -2,6 +2,7 @@
 import { commandAt } from "../cli/help/tree.ts";
 import type { FlagDescription } from "../cli/help/description.ts";
 import { processNames } from "../cli/settings/check.ts";
+import { credentialName } from "../cli/settings/layers.ts";
 import { variableOf } from "../cli/settings/variable.ts";
 import { verbs } from "../cli/verbs.ts";
 
@@ -21,7 +22,7 @@ async function table(): Promise<string> {
   const rows = [...settings.values()].map(({ flag, of }) => {
     const value = flag.takesValue ? `${flag.value ?? "VALUE"}${flag.isRepeated ? ", list" : ""}` : "true or false";
     const notes = [
-      ...(flag.credential === undefined ? [] : [`Credential \`${flag.credential.name}\`.`]),
+      ...(flag.credential === undefined ? [] : [`Credential \`${credentialName(flag.credential)}\`.`]),
       ...(flag.reloads === true ? ["SIGHUP reloads it."] : []),
     ];
     const cells = [`\`${flag.name}\``, `\`${variableOf(flag.name)}\``, value, of.join(", ")];

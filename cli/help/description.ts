@@ -13,7 +13,7 @@ export interface FlagHelp {
   readonly onlyOnce?: true;
   /** A flag that this one replaces when the other is set by something less specific, such as the file. */
   readonly excludes?: string;
-  /** For a flag that names a file with a secret: the credential of the service manager, if the flag named by `for` is set. */
+  /** For a flag that names a file with a secret: the credential of the service manager (`muster_NAME`), if the flag named by `for` is set. */
   readonly credential?: { readonly name: string; readonly for: string };
   /** Whether SIGHUP applies a changed value. */
   readonly reloads?: true;

@@ -14,7 +14,17 @@ import { formatHostPort } from "../../processes/addresses.ts";
 import { runUntilEnd, staying } from "../../processes/run-until-end.ts";
 import { tokenFlags, tokenOf } from "./token-flags.ts";
 import { reloading } from "./reload.ts";
-import { flagAddress, logging, logLevelOf, metricsFlag, metricsOf, recorderFlag, recorderOf } from "./serving-flags.ts";
+import {
+  flagAddress,
+  logFileFlag,
+  logFileOf,
+  logging,
+  logLevelOf,
+  metricsFlag,
+  metricsOf,
+  recorderFlag,
+  recorderOf,
+} from "./serving-flags.ts";
 import { telemetryFor } from "../../processes/telemetry.ts";
 
 const flags = {
@@ -50,6 +60,7 @@ const flags = {
   },
   metrics: metricsFlag,
   ...logging,
+  ...logFileFlag,
   ...recorderFlag,
 } as const;
 
@@ -60,6 +71,7 @@ async function settingsOf(values: Values<typeof flags>) {
     throw new UsageError("--data-dir is required: the agent keeps its identity and tasks there");
   const recorder = recorderOf(values);
   return {
+    logFile: logFileOf(values),
     logLevel: logLevelOf(values),
     recorder,
     metrics: metricsOf(values),
@@ -84,8 +96,8 @@ export const agent: Command = command({
   options: flags,
   checkSettings: settingsOf,
   run: async ({ values, reread }) => {
-    const { logLevel, metrics, options, recorder } = await settingsOf(values);
-    const telemetry = await telemetryFor("muster-agent", logLevel, { recorder });
+    const { logFile, logLevel, metrics, options, recorder } = await settingsOf(values);
+    const telemetry = await telemetryFor("muster-agent", logLevel, { logFile, recorder });
     await runUntilEnd(
       reloading(telemetry, reread),
       async ({ onBroken }) => {

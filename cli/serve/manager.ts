@@ -8,7 +8,7 @@ import { natsFlags, sharedNatsOf } from "./nats-flags.ts";
 import { runUntilEnd } from "../../processes/run-until-end.ts";
 import { tokenFlags, tokenOf, type TokenValues } from "./token-flags.ts";
 import { reloading } from "./reload.ts";
-import { flagAddress, logLevelOf, recorderOf, serving, servingOf } from "./serving-flags.ts";
+import { flagAddress, logFileOf, logLevelOf, recorderOf, serving, servingOf } from "./serving-flags.ts";
 import { telemetryFor } from "../../processes/telemetry.ts";
 
 const flags = {
@@ -23,9 +23,15 @@ function settingsOf(values: Values<typeof flags>) {
   if (values["data-dir"] === undefined)
     throw new UsageError("--data-dir is required: the manager keeps its state there");
   return {
+    logFile: logFileOf(values),
     logLevel: logLevelOf(values),
     recorder: recorderOf(values),
-    options: { dataDir: values["data-dir"], ...servingOf(values), nats: sharedNatsOf(values), join: invitation(values) },
+    options: {
+      dataDir: values["data-dir"],
+      ...servingOf(values),
+      nats: sharedNatsOf(values),
+      join: invitation(values),
+    },
   };
 }
 
@@ -34,8 +40,8 @@ export const manager: Command = command({
   options: flags,
   checkSettings: settingsOf,
   run: async ({ values, reread }) => {
-    const { logLevel, options, recorder } = settingsOf(values);
-    const telemetry = await telemetryFor("muster-manager", logLevel, { recorder });
+    const { logFile, logLevel, options, recorder } = settingsOf(values);
+    const telemetry = await telemetryFor("muster-manager", logLevel, { logFile, recorder });
     await runUntilEnd(reloading(telemetry, reread), (starting) =>
       startManagerProcess({ ...options, telemetry }, starting),
     );

@@ -35,7 +35,7 @@ export const natsFlags = {
     value: "FILE",
     help: "Private key of the client certificate",
     completes: "file",
-    credential: { name: "muster_nats-key", for: "nats-cert" },
+    credential: { name: "nats-key", for: "nats-cert" },
   },
   "nats-insecure": {
     type: "boolean",
@@ -46,7 +46,7 @@ export const natsFlags = {
     value: "FILE",
     help: "File whose first line is the password for the user named in --nats; - reads standard input",
     completes: "file",
-    credential: { name: "muster_nats-password", for: "nats" },
+    credential: { name: "nats-password", for: "nats" },
   },
   "lease-ttl": {
     type: "string",

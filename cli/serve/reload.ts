@@ -2,7 +2,7 @@
 import { UsageError, UserError } from "../../lib/user-error.ts";
 import type { ProcessTelemetry } from "../../runtime/telemetry/telemetry.ts";
 import type { Rereading } from "../command.ts";
-import { logging, logLevelOf } from "./serving-flags.ts";
+import { logLevelOf } from "./serving-flags.ts";
 
 interface ReloadedValues {
   readonly "log-level"?: string | undefined;
@@ -30,7 +30,7 @@ export function reloading(
 
 function reload({ log, setLogLevel }: ProcessTelemetry, { changed, values }: Rereading<ReloadedValues>): void {
   const level = logLevelOf(values);
-  const reloaded = changed.filter((name) => Object.hasOwn(logging, name));
+  const reloaded = changed.filter((name) => (name as string) === "log-level");
   const waiting = changed.filter((name) => !reloaded.includes(name));
   setLogLevel(level);
   log.info({ changed: reloaded, level }, "configuration reloaded");

@@ -1,4 +1,5 @@
 /** Flags shared by several processes, and their parsing. */
+import { resolve } from "node:path";
 import {
   networkDefaults,
   networkDefaultsProblem,
@@ -39,6 +40,20 @@ export function logLevelOf({
 }): string {
   if (logLevels.some((each) => each === level)) return level;
   throw new UsageError(`invalid argument "${level}" for "--log-level" flag: expected one of ${logLevels.join(", ")}`);
+}
+
+export const logFileFlag = {
+  "log-file": {
+    type: "string",
+    value: "FILE",
+    help: "File to append the log to, reopened at SIGHUP (default: standard error, or muster.log in the data dir for up and start)",
+    completes: "file",
+  },
+} as const;
+
+/** Where the log goes; null: to standard error. */
+export function logFileOf({ "log-file": file }: { readonly "log-file"?: string | undefined }): string | null {
+  return file === undefined ? null : resolve(file);
 }
 
 /** The address in a flag. Throws UserError. */
@@ -137,6 +152,7 @@ export const serving = {
     help: "Serve the web interface to users on this address; the port defaults to 17072 (default: off)",
   },
   ...logging,
+  ...logFileFlag,
   ...recorderFlag,
 } as const;
 

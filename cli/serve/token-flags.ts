@@ -21,7 +21,7 @@ export function tokenFlags(role: "worker" | "manager") {
       help: "File whose first line is the token; - reads standard input",
       completes: "file",
       excludes: "token",
-      credential: { name: "muster_token", for: "join" },
+      credential: { name: "token", for: "join" },
     },
   } as const;
 }

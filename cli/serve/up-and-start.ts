@@ -9,8 +9,8 @@ import { defaultDataDir } from "../../processes/data-dir.ts";
 import { driverChoice, driverFlags } from "./driver-flags.ts";
 import { runUntilEnd, staying } from "../../processes/run-until-end.ts";
 import { reloading } from "./reload.ts";
-import { logLevelOf, recorderOf, serving, servingOf } from "./serving-flags.ts";
-import { logFile, telemetryFor } from "../../processes/telemetry.ts";
+import { logFileOf, logLevelOf, recorderOf, serving, servingOf } from "./serving-flags.ts";
+import { telemetryFor } from "../../processes/telemetry.ts";
 import { lastWriteMs, putAside } from "../../processes/earlier-state.ts";
 import { startHello } from "./sample.ts";
 import { startUp, workerToken } from "../../processes/up.ts";
@@ -47,6 +47,11 @@ function announceLocked(shell: Shell): (controlSocket: string) => void {
     );
 }
 
+function placesOf(values: { readonly "data-dir"?: string | undefined; readonly "log-file"?: string | undefined }) {
+  const dataDir = values["data-dir"] ?? defaultDataDir();
+  return { dataDir, logFile: logFileOf(values) ?? join(dataDir, "muster.log") };
+}
+
 const upFlags = {
   ...serving,
   ...driverFlags,
@@ -57,7 +62,7 @@ const upFlags = {
 /** Checks the values of all flags. Rejects with UsageError and UserError. */
 async function upSettings(values: Values<typeof upFlags>) {
   return {
-    dataDir: values["data-dir"] ?? defaultDataDir(),
+    ...placesOf(values),
     drivers: await driverChoice(values),
     flags: servingOf(values),
     logLevel: logLevelOf(values),
@@ -70,9 +75,9 @@ export const up: Command = command({
   options: upFlags,
   checkSettings: upSettings,
   run: async ({ values, shell, reread }) => {
-    const { dataDir, drivers, flags, logLevel, recorder } = await upSettings(values);
+    const { dataDir, drivers, flags, logFile, logLevel, recorder } = await upSettings(values);
     const state = stateSentence(shell, dataDir, values.fresh);
-    const telemetry = await telemetryFor("muster", logLevel, { logDir: dataDir, recorder });
+    const telemetry = await telemetryFor("muster", logLevel, { logFile, recorder });
     await runUntilEnd(reloading(telemetry, reread), async (starting) => {
       const running = await startUp(
         {
@@ -90,7 +95,7 @@ export const up: Command = command({
       shell.print(`Control socket: ${running.manager.controlSocket}`);
       if (flags.ui !== null) shell.print(`Web interface:  https://${formatHostPort(flags.ui)}/`);
       shell.print(`State:          ${state}`);
-      shell.print(`Log:            ${join(dataDir, logFile)}`);
+      shell.print(`Log:            ${logFile}`);
       shell.print(
         `Join an engine: docker swarm join --token ${workerToken(running.manager)} ${running.manager.advertise}`,
       );
@@ -116,7 +121,7 @@ function startSettings(values: Values<typeof startFlags>) {
   if (port !== null && !(Number.isInteger(port) && port >= 1 && port <= 65_535))
     throw new UsageError(`invalid argument "${values.port}" for "--port" flag: expected a number from 1 to 65535`);
   return {
-    dataDir: values["data-dir"] ?? defaultDataDir(),
+    ...placesOf(values),
     port,
     flags: servingOf(values),
     logLevel: logLevelOf(values),
@@ -130,9 +135,9 @@ export const start: Command = command({
   options: startFlags,
   checkSettings: startSettings,
   run: async ({ values, shell, reread }) => {
-    const { dataDir, flags, logLevel, port, recorder } = startSettings(values);
+    const { dataDir, flags, logFile, logLevel, port, recorder } = startSettings(values);
     const state = stateSentence(shell, dataDir, values.fresh);
-    const telemetry = await telemetryFor("muster", logLevel, { logDir: dataDir, recorder });
+    const telemetry = await telemetryFor("muster", logLevel, { logFile, recorder });
     const options = {
       dataDir,
       ...flags,

@@ -81,14 +81,21 @@ const others: ReadonlySet<string> = new Set([
   "MUSTER_VOLUMES",
 ]);
 
+/** The directory of credentials in the unit is loaded under the name `muster`: systemd joins it to the files' names by `_`. */
+export function credentialName({ name }: { readonly name: string }): string {
+  return ["muster", name].join("_");
+}
+
+const originOf = (credential: { readonly name: string }): string => `credential ${credentialName(credential)}`;
+
 export function fromCredentials(flags: readonly FlagDescription[], environment: Environment): Settings {
   const folder = environment["CREDENTIALS_DIRECTORY"] ?? "";
   const found = new Map<string, Setting>();
   if (folder === "") return found;
   for (const { credential, name } of flags) {
     if (credential === undefined) continue;
-    const path = join(folder, credential.name);
-    if (existsSync(path)) found.set(name, { value: path, origin: `credential ${credential.name}` });
+    const path = join(folder, credentialName(credential));
+    if (existsSync(path)) found.set(name, { value: path, origin: originOf(credential) });
   }
   return found;
 }
@@ -108,8 +115,8 @@ export function inOrder(flags: readonly FlagDescription[], layers: readonly Sett
     }
   }
   for (const { credential, name } of flags) {
-    const isCredential = credential !== undefined && merged.get(name)?.origin === `credential ${credential.name}`;
-    if (isCredential && !merged.has(credential.for)) merged.delete(name);
+    if (credential === undefined || merged.has(credential.for)) continue;
+    if (merged.get(name)?.origin === originOf(credential)) merged.delete(name);
   }
   return merged;
 }

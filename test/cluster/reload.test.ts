@@ -1,5 +1,5 @@
 // SIGHUP makes a running process read its settings again.
-import { writeFileSync } from "node:fs";
+import { existsSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import test from "ava";
 import { startManager, tempDir } from "../fixtures/muster.ts";
@@ -27,4 +27,15 @@ test("SIGHUP applies a changed log level, and the log names what needs a restart
   );
   t.true(manager.process.isRunning);
   t.regex(await manager.muster("node", "ls"), /Leader/);
+});
+
+test("a log file is reopened at SIGHUP after its rotation", async (t) => {
+  const log = join(tempDir(t, "log"), "muster", "manager.log");
+  const manager = await startManager(t, { env: { MUSTER_LOG_FILE: log } });
+  await manager.ready();
+  t.regex(readFileSync(log, "utf8"), /"name":"muster-manager"/);
+  t.notRegex(manager.process.output, /"level":30/);
+  renameSync(log, `${log}.1`);
+  manager.process.child.kill("SIGHUP");
+  await until("a new file", () => existsSync(log) && readFileSync(log, "utf8").includes("configuration reloaded"));
 });
