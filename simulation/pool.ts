@@ -8,9 +8,9 @@ import { availableParallelism } from "node:os";
 import type { ProgramStart } from "../lib/installation.ts";
 
 /** To a process: its settings, once and first; the next seed; or that the current run is to end early. */
-type ToProcess<Settings> =
+type ToProcess<Settings, Job> =
   | { readonly kind: "settings"; readonly settings: Settings }
-  | { readonly kind: "seed"; readonly seed: number }
+  | { readonly kind: "seed"; readonly seed: number; readonly job: Job | undefined }
   | { readonly kind: "cancel" };
 
 type FromProcess<Result> =
@@ -20,7 +20,7 @@ type FromProcess<Result> =
 /** Node's flags for a process. Nursery, in MiB: a simulation makes much garbage that does not live long. */
 export const poolNodeFlags = ["--max-semi-space-size=32", "--disable-warning=ExperimentalWarning"];
 
-interface PoolOptions<Settings, Result> {
+interface PoolOptions<Settings, Result, Job> {
   /** A program that calls `runSeedsOfPool`, with `poolNodeFlags`. */
   readonly program: ProgramStart;
   readonly settings: Settings;
@@ -30,6 +30,8 @@ interface PoolOptions<Settings, Result> {
   readonly processes?: number | undefined;
   /** Result of a seed whose process ended, such as `exit code 1`. */
   readonly lost: (how: string) => Result;
+  /** The work of a seed, if the number alone does not say it. */
+  readonly jobOf?: (seed: number) => Promise<Job>;
   /** Whether no further seed is started after this result; default: never. */
   readonly isLast?: (result: Result) => boolean;
   /** Called in the order of the seeds, as soon as the earlier ones are available. */
@@ -40,7 +42,9 @@ interface PoolOptions<Settings, Result> {
 }
 
 /** Resolves when all results were reported. */
-export async function runPool<Settings, Result>(options: PoolOptions<Settings, Result>): Promise<void> {
+export async function runPool<Settings, Result, Job = undefined>(
+  options: PoolOptions<Settings, Result, Job>,
+): Promise<void> {
   const { count, from, lost, onProgress, onResult, processes, program, settings, signal } = options;
   let end = from + count;
   let next = from;
@@ -48,7 +52,7 @@ export async function runPool<Settings, Result>(options: PoolOptions<Settings, R
   let telling = Promise.resolve();
   const results = new Map<number, Result>();
   const children = new Set<ChildProcess>();
-  const send = (child: ChildProcess, message: ToProcess<Settings>): void => void child.send(message);
+  const send = (child: ChildProcess, message: ToProcess<Settings, Job>): void => void child.send(message);
   const cancel = (): void => {
     end = Math.min(end, next);
     for (const child of children) if (child.connected) send(child, { kind: "cancel" });
@@ -74,7 +78,7 @@ export async function runPool<Settings, Result>(options: PoolOptions<Settings, R
       send(child, { kind: "settings", settings });
       while (next < end && child.connected) {
         const seed = next++;
-        send(child, { kind: "seed", seed });
+        send(child, { kind: "seed", seed, job: await options.jobOf?.(seed) });
         const answered = new Promise<Result>((resolve) => {
           const hear = (message: FromProcess<Result>): void => {
             if (message.kind === "progress") return onProgress?.(seed, message.progress);
@@ -97,22 +101,23 @@ export async function runPool<Settings, Result>(options: PoolOptions<Settings, R
   await telling;
 }
 
-interface SeedRun<Settings> {
+interface SeedRun<Settings, Job> {
   readonly settings: Settings;
+  readonly job: Job;
   readonly onProgress: (progress: number) => void;
   readonly isCancelled: () => boolean;
 }
 
 /** The side of a pool's process: runs the seeds that its parent sends, one after another, and ends with the parent. */
-export function runSeedsOfPool<Settings, Result>(
-  run: (seed: number, given: SeedRun<Settings>) => Promise<Result>,
+export function runSeedsOfPool<Settings, Result, Job = undefined>(
+  run: (seed: number, given: SeedRun<Settings, Job>) => Promise<Result>,
 ): void {
   let settings: Settings | undefined;
   let isCancelled = false;
   const answer = (message: FromProcess<Result>): void => void process.send?.(message);
   // Ctrl-C reaches all processes of a terminal; the parent then cancels.
   process.on("SIGINT", () => undefined);
-  process.on("message", (message: ToProcess<Settings>) => {
+  process.on("message", (message: ToProcess<Settings, Job>) => {
     switch (message.kind) {
       case "settings":
         settings = message.settings;
@@ -123,6 +128,7 @@ export function runSeedsOfPool<Settings, Result>(
       case "seed":
         void run(message.seed, {
           settings: settings as Settings,
+          job: message.job as Job,
           onProgress: (progress) => answer({ kind: "progress", progress }),
           isCancelled: () => isCancelled,
         }).then((result) => answer({ kind: "result", result }));

@@ -6,6 +6,7 @@
 import { Simulation } from "../runtime/sim/simulation.ts";
 import type { SimOptions } from "./options.ts";
 import { SimRecording } from "./recording.ts";
+import { collectTransitions } from "./transitions.ts";
 
 /** A run takes some thousand steps per virtual minute; beyond this number it is in a loop. */
 const stepsMax = 200_000;
@@ -23,6 +24,8 @@ export interface Keeps {
   readonly spans?: boolean;
   /** The steps of all actors, log lines and spans, as a recording. */
   readonly recording?: boolean;
+  /** The transitions of all charts that were taken. */
+  readonly transitions?: boolean;
 }
 
 export class Scene {
@@ -33,12 +36,14 @@ export class Scene {
   readonly #stepsMax: number;
   /** Null: not kept. */
   readonly recording: SimRecording | null;
+  /** By chart and transition: how often it was taken. Empty if not kept. */
+  readonly transitions: ReadonlyMap<string, number>;
   #failure: string | null = null;
   #failedAtMs = 0;
 
   /** `steps`: maximum number of steps. */
   constructor(options: SimOptions, keeps: Keeps, steps = stepsMax) {
-    const { dropTrace = false, recording = false, spans = false, trace = false } = keeps;
+    const { dropTrace = false, recording = false, spans = false, trace = false, transitions = false } = keeps;
     this.options = options;
     this.#stepsMax = steps;
     this.simulation = new Simulation({
@@ -49,6 +54,7 @@ export class Scene {
       dropTrace,
     });
     this.recording = recording ? new SimRecording(this.simulation) : null;
+    this.transitions = transitions ? collectTransitions(this.simulation.trace) : new Map();
     this.simulation.nats.onDamaged = (name) => this.shownDamage.add(name);
   }
 

@@ -43,6 +43,8 @@ export interface SimResult {
   /** Last version of the log. */
   readonly versions: number;
   readonly marks: ReadonlyMap<string, number>;
+  /** By chart and transition, such as `session serving#heartbeat#0`: how often it was taken. Empty if not kept. */
+  readonly transitions: ReadonlyMap<string, number>;
 }
 
 export async function runSeed(options: SimOptions, keeps: Keeps = {}): Promise<SimResult> {
@@ -112,7 +114,7 @@ class World {
       for (const each of [...this.#managers.processes, ...this.#nodes.processes]) each.crash();
       process.off("unhandledRejection", onRejection);
     }
-    const { failedAtMs, failure, recording } = this.#scene;
+    const { failedAtMs, failure, recording, transitions } = this.#scene;
     return {
       failure,
       digest: trace.digest(),
@@ -124,6 +126,7 @@ class World {
       strikes: this.#faults?.struck ?? [],
       versions: nats.last,
       marks: trace.marks,
+      transitions,
     };
   }
 

@@ -72,8 +72,6 @@ export class Budgets {
       const begun = this.#since.get(key) ?? nowMs;
       since.set(key, begun);
       const ms = nowMs - begun;
-      const L = ((globalThis as never as { L: Record<string, [number, string]> }).L ??= {});
-      if (ms > (L[kind]?.[0] ?? 0)) L[kind] = [ms, what]; //TMP
       if (ms > budgets[kind])
         overdue ??= `L9: for ${Math.round(ms)} ms, longer than the ${budgets[kind]} ms of its kind (${kind}): ${what}`;
     }

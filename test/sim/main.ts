@@ -2,6 +2,7 @@
  * `npm run sim -- --seeds 200 [--from N] [--processes N] [--until-failed]`, or `--seed 8471` for one seed. When a seed fails,
  * its trace, its spans and a recording are written, and those of the smallest plan that fails likewise (shrinking/), with that plan as
  * a file for `--scenario`. Ends with `N passed, N failed`; exits with 1 if any seed failed, or if CI's seeds no longer reach a mark (marks.ts).
+ * With `--hours H`, it explores plans instead (exploring/).
  */
 import { mkdtempSync, readFileSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -12,10 +13,15 @@ import { describeOptions, drawOptions, type SimOptions } from "../../simulation/
 import { runSeeds, type SeedResult } from "./seed-pool.ts";
 import { orExit, scriptArguments, UsageError, wholeNumber } from "../support/script-arguments.ts";
 import { otlpJson } from "./otlp.ts";
-import { filesKeep, saveRun } from "./run-files.ts";
-import { readScenario, scenarioText, type PlannedRun } from "./shrinking/scenario-file.ts";
-import { shrink, shrinkMsMax } from "./shrinking/shrink.ts";
+import { filesKeep } from "./run-files.ts";
+import { readScenario, type PlannedRun } from "./shrinking/scenario-file.ts";
+import { shrinkMsMax } from "./shrinking/shrink.ts";
+import { explore } from "./exploring/explore.ts";
+import { saveFailingRun } from "./failing-run.ts";
 import { runSeed, type SimResult } from "../../simulation/world.ts";
+
+/** Longest exploration: timers of Node last at most 24.8 days. */
+const hoursMax = 500;
 
 function say(line: string): void {
   process.stdout.write(`${line}\n`);
@@ -24,20 +30,24 @@ function say(line: string): void {
 const usage = `usage: npm run sim -- [--seeds N] [--from N] [--processes N] [--until-failed]
        npm run sim -- --seed N [--trace] [--otlp FILE]
        npm run sim -- --scenario FILE [--trace] [--otlp FILE]
+       npm run sim -- --hours H [-j N] [--from N] [--plans N] [--unguided]
 
   --seeds N         Number of seeds to run (default 20)
   --from N          First seed (default 1)
-  --processes N     Number of processes that run seeds (default: one per core)
+  -j, --processes N Number of processes that run seeds (default: one per core)
   --until-failed    Stop at the first seed that fails
   --seed N          Run only this seed
   --scenario FILE   Run this plan, such as one that a failing seed was shrunk to
   --shrink SECONDS  Maximum real time for shrinking each failing seed; 0: none (default ${shrinkMsMax / 1_000})
+  --hours H         Explore for H hours: seeds, and mutations of those plans that reached new marks or transitions of charts
+  --plans N         Explore at most N plans
+  --unguided        Explore new seeds only, for comparison
   --trace           Write its trace, spans and recording even if it passes
   --otlp FILE       Write its spans to FILE, as OTLP in JSON for Jaeger, Tempo or any collector
 
 The trace, spans and recording of seeds that fail, and the scenario that each was shrunk to, are written to a new folder.`;
 
-const { values, only, planned, from, count, processes, shrinkMs } = orExit(() => {
+const { values, only, planned, from, count, processes, shrinkMs, exploring } = orExit(() => {
   const values = scriptArguments(usage, {
     seeds: { type: "string", default: "20" },
     from: { type: "string", default: "1" },
@@ -46,8 +56,11 @@ const { values, only, planned, from, count, processes, shrinkMs } = orExit(() =>
     shrink: { type: "string", default: String(shrinkMsMax / 1_000) },
     trace: { type: "boolean", default: false },
     otlp: { type: "string" },
-    processes: { type: "string" },
+    processes: { type: "string", short: "j" },
     "until-failed": { type: "boolean", default: false },
+    hours: { type: "string" },
+    plans: { type: "string" },
+    unguided: { type: "boolean", default: false },
   });
   if (values.seed !== undefined && values.scenario !== undefined)
     throw new UsageError(`--seed and --scenario exclude each other\n${usage}`);
@@ -56,8 +69,11 @@ const { values, only, planned, from, count, processes, shrinkMs } = orExit(() =>
   const only = planned?.options ?? (seed === null ? null : drawOptions(seed));
   if (only === null && (values.trace || values.otlp !== undefined))
     throw new UsageError(`--trace and --otlp need --seed or --scenario\n${usage}`);
+  const exploring = explored(values);
+  if (exploring !== null && only !== null) throw new UsageError(`--hours excludes --seed and --scenario\n${usage}`);
   return {
     values,
+    exploring,
     only,
     planned,
     from: only?.seed ?? wholeNumber("--from", values.from, usage),
@@ -75,23 +91,30 @@ let failed = 0;
 let knownToFail = 0;
 let ran = only === null ? 0 : 1;
 
-/** Writes the files of a run, and if it failed, those of the smallest run that fails likewise. */
 async function save(options: SimOptions, run: SimResult): Promise<void> {
   folder ??= mkdtempSync(join(tmpdir(), "muster-sim-"));
-  const name = `seed-${options.seed}`;
-  for (const line of saveRun(folder, name, run)) say(`  ${line}`);
-  const { failure, marks, strikes } = run;
-  if (failure === null || shrinkMs === 0) return;
-  const how = { run: runSeed, limitMs: shrinkMs, now: () => performance.now() };
-  const shrunk = await shrink(options, { failure, marks, strikes }, how);
-  const path = join(folder, `${name}.shrunk.yaml`);
   const origin = planned === null ? `npm run sim -- --seed ${options.seed}` : `${values.scenario}`;
-  const comment = [shrunk.failure, `Shrunk from ${origin}, in ${shrunk.runs} runs.`];
-  writeFileSync(path, scenarioText({ options: shrunk.options, violates: shrunk.invariant }, comment));
-  say(`  shrunk in ${shrunk.runs} runs${shrunk.isMinimal ? "" : " (stopped by --shrink)"}: ${shrunk.failure}`);
-  say(`  scenario: ${path} (npm run sim -- --scenario ${path})`);
-  const smallest = await runSeed(shrunk.options, filesKeep);
-  for (const line of saveRun(folder, `${name}.shrunk`, smallest)) say(`  ${line}`);
+  const name = `seed-${options.seed}`;
+  for (const line of await saveFailingRun({ folder, name, options, origin, shrinkMs }, run)) say(`  ${line}`);
+}
+
+interface ExploreArguments {
+  readonly hours?: string;
+  readonly plans?: string;
+  readonly unguided: boolean;
+}
+
+/** Null: seeds run as they are. Throws UsageError. */
+function explored({ hours, plans, unguided }: ExploreArguments) {
+  if (hours === undefined) {
+    if (plans === undefined && !unguided) return null;
+    throw new UsageError(`--plans and --unguided need --hours\n${usage}`);
+  }
+  const number = Number(hours);
+  if (!(number > 0 && number <= hoursMax))
+    throw new UsageError(`--hours: expected a number above 0, up to ${hoursMax}, got "${hours}"\n${usage}`);
+  const plansMax = plans === undefined ? Number.MAX_SAFE_INTEGER / 2 : wholeNumber("--plans", plans, usage, 1);
+  return { limitMs: number * 3_600_000, plansMax, isGuided: !unguided };
 }
 
 /** Throws UsageError. */
@@ -120,6 +143,13 @@ function isPassed(seed: number, result: SeedResult): boolean {
   if (planned === null) say(`  ${describeOptions(drawOptions(seed))}`);
   say(`  again: npm run sim -- ${planned === null ? `--seed ${seed}` : `--scenario ${values.scenario}`}`);
   return false;
+}
+
+if (exploring !== null) {
+  const stop = new AbortController();
+  process.once("SIGINT", () => stop.abort());
+  const violated = await explore({ ...exploring, from, processes, shrinkMs, say, signal: stop.signal });
+  process.exit(violated === 0 ? 0 : 1);
 }
 
 if (only === null) {
