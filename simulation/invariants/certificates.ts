@@ -4,7 +4,8 @@
  * S20: another root replaces the cluster's root only when every registered node has reported a certificate issued by that
  *      root.
  * S21: both join tokens pin the root that nodes are told to trust, at every version.
- * S22: no handshake between a node and a manager fails because one does not trust the other.
+ * S22: no handshake between a node and a manager fails because one does not trust the other, unless the node is joining with a
+ *      token whose root was replaced.
  * S23: at rest no rotation is in progress, and every node trusts the cluster's root and no other.
  */
 import { isIssuedBy } from "../../machines/certificates/issuer.ts";
@@ -14,7 +15,7 @@ import { parseJoinToken, rootMatches } from "../../lib/pki/index.ts";
 import type { Commit, Store } from "../../runtime/store/store.ts";
 import type { Credentials, TlsMaterial } from "../../actors/agent/ports.ts";
 import type { ManagerCertificate } from "../../actors/certificates/manager-certificate.ts";
-import { isTrusted } from "../managers/authority.ts";
+import { hasRoots, isTrusted } from "../managers/authority.ts";
 
 const text = new TextEncoder();
 
@@ -95,6 +96,13 @@ export function handshakeProblem(
     return "the manager does not trust the node's certificate";
   return null;
 }
+
+/** A rotation waits for the cluster's nodes only: one that is still joining has to start again with another token. S22 */
+export const joinsTooLate = (
+  server: ManagerCertificate | null,
+  credentials: Credentials,
+  { rootPem }: TlsMaterial,
+): boolean => credentials === "bootstrap" && server !== null && !hasRoots(rootPem, server.acceptedPem);
 
 /** S23: why certificates are not at rest, or null. */
 export function findUntrusting(store: Store): string | null {

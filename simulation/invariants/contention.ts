@@ -62,9 +62,13 @@ function checkIngress(store: Store): string | null {
 function checkKept(change: ObjectChange, commit: Commit, store: Store): string | null {
   const isUsed = usesOf(change);
   if (isUsed === null) return null;
+  // References of services that the same transaction changes afterwards are checked there, and may be to a successor: only one
+  // ingress network exists at a time.
+  const later = new Set(commit.changes.slice(commit.changes.indexOf(change) + 1).map(({ object }) => object.id));
   for (const service of store.all("service")) {
     const { id, previousSpec } = service;
-    if (isUsed(service)) return `S53: service ${id} still refers to the removed ${change.table} ${change.object.id}`;
+    if (!later.has(id) && isUsed(service))
+      return `S53: service ${id} still refers to the removed ${change.table} ${change.object.id}`;
     // The same transaction may have ended or begun the update, before or after the removal.
     const touched = commit.changes.some((each) => each.table === "service" && each.object.id === id);
     if (touched || !isUnderWay(service) || previousSpec === null) continue;

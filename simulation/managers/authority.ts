@@ -131,6 +131,12 @@ export function identityOf(
   return nowMs > notAfterMs ? null : { nodeId, role, organization, notAfterMs };
 }
 
+/** Whether all roots of the first text are among those of the second. */
+export function hasRoots(wantedPem: string, rootsPem: string): boolean {
+  const roots = linesOf(rootsPem, rootLabel);
+  return linesOf(wantedPem, rootLabel).every((root) => roots.includes(root));
+}
+
 /** Whether a peer that trusts these roots accepts the certificate as one of the cluster. */
 export function isTrusted(certificatePem: string, rootsPem: string): boolean {
   const [line = ""] = certificatePem.split("\n");

@@ -11,7 +11,7 @@ import type { Replica } from "../../runtime/store/replica.ts";
 import { snapshotDefaults } from "../../runtime/store/snapshots.ts";
 import { drawClock } from "../clocks.ts";
 import { BusLedger } from "../invariants/bus.ts";
-import { handshakeProblem } from "../invariants/certificates.ts";
+import { handshakeProblem, joinsTooLate } from "../invariants/certificates.ts";
 import { LogMemory } from "../invariants/log.ts";
 import { bootManager, type RunningManager } from "./manager.ts";
 import { operatorMs, sentence, supervisorMs, type Scene } from "../scene.ts";
@@ -189,9 +189,12 @@ export class SimManagers {
   /** S22 */
   handshake(client: string, address: string, ...shown: readonly [Credentials, TlsMaterial]): string | null {
     const server = this.all.find((manager) => manager.address === address);
-    const problem = handshakeProblem(server?.running?.certificate() ?? null, ...shown);
+    const certificate = server?.running?.certificate() ?? null;
+    const problem = handshakeProblem(certificate, ...shown);
+    if (problem === null) return null;
     // After a lost tail, clients may know roots that no longer exist.
-    if (problem !== null && !this.#scene.isTailLost) this.#scene.fail(`S22: ${client} and ${address}: ${problem}`);
+    if (!this.#scene.isTailLost && !joinsTooLate(certificate, ...shown))
+      this.#scene.fail(`S22: ${client} and ${address}: ${problem}`);
     return problem;
   }
 
