@@ -64,7 +64,12 @@ export class Workload extends Operator {
   excuseAfter(version: number): void {
     this.#lostAfter = Math.min(this.#lostAfter, version);
     this.#removed.clear();
-    for (const write of this.#writes) if (write.version > version) write.mayBeGone = true;
+    for (const write of this.#writes) write.mayBeGone ||= this.#isAmbiguous(write.version);
+  }
+
+  /** A manager that has not noticed the loss may answer a request without its version: its replica is of the lost history. */
+  #isAmbiguous(version: number): boolean {
+    return this.#lostAfter !== Number.POSITIVE_INFINITY && (version === 0 || version > this.#lostAfter);
   }
 
   protected async operate(): Promise<void> {
@@ -85,7 +90,7 @@ export class Workload extends Operator {
       table: "service",
       id: service.id,
       version: versionOf(service),
-      mayBeGone: versionOf(service) > this.#lostAfter,
+      mayBeGone: this.#isAmbiguous(versionOf(service)),
       holds: () => true,
     };
     this.#writes.push(creation);
@@ -117,7 +122,7 @@ export class Workload extends Operator {
       id: known.id,
       version: versionOf(answer.service),
       // Another change of it may have been attempted in the meantime.
-      mayBeGone: known.creation.mayBeGone || known.tried !== attempt || versionOf(answer.service) > this.#lostAfter,
+      mayBeGone: known.creation.mayBeGone || known.tried !== attempt || this.#isAmbiguous(versionOf(answer.service)),
       holds: (store) => {
         const held = store.get("service", known.id)?.spec;
         return held?.replicated?.replicas === replicas && held?.task?.forceUpdate === forceUpdate;

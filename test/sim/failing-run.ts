@@ -12,7 +12,7 @@ interface FailingRun {
   /** Of the files, such as `seed-7`. */
   readonly name: string;
   readonly options: SimOptions;
-  /** What runs it again, for the comment of the scenario. */
+  /** The command or plan that it comes from, for the comment of the scenario. */
   readonly origin: string;
   /** Maximum real time for shrinking; 0: it is not shrunk. */
   readonly shrinkMs: number;

@@ -104,7 +104,7 @@ interface ExploreArguments {
   readonly unguided: boolean;
 }
 
-/** Null: seeds run as they are. Throws UsageError. */
+/** Null: no exploration. Throws UsageError. */
 function explored({ hours, plans, unguided }: ExploreArguments) {
   if (hours === undefined) {
     if (plans === undefined && !unguided) return null;

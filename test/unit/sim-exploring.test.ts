@@ -108,7 +108,7 @@ test("the start seed alone decides which plans are explored", (t) => {
   t.true(plans.some(({ strikes }) => strikes !== null) && plans.slice(lag).some(({ strikes }) => strikes === null));
 });
 
-test("what takes several mutations is reached only where plans that came nearer are mutated further", (t) => {
+test("marks that need several mutations are reached only if plans that came nearer are mutated further", (t) => {
   const [, guided] = explored(1, 400, lag);
   const [, plain] = explored(1, 400, lag, false);
   t.true(guided.marks.has("silent 4"), [...guided.marks.keys()].join());
