@@ -1,5 +1,5 @@
 /** `muster cluster`: the cluster object with swarmctl's verbs: ls, inspect, update. */
-import { clusterObject } from "./docker-objects/cluster.ts";
+import { clusterObject } from "../lib/docker-objects/cluster.ts";
 import {
   Cluster,
   ClusterSpec,

@@ -1,5 +1,5 @@
 /** `muster config`: create, ls, inspect, rm. Unlike a secret's, the content can be read again. */
-import { configObject } from "./docker-objects/index.ts";
+import { configObject } from "../lib/docker-objects/index.ts";
 import {
   Annotations,
   Config,

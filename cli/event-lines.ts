@@ -7,7 +7,7 @@ import {
   type Task,
   type WatchMessage_Event,
 } from "../proto/gen/messages.ts";
-import { clusterObject } from "./docker-objects/cluster.ts";
+import { clusterObject } from "../lib/docker-objects/cluster.ts";
 import {
   configObject,
   extensionObject,
@@ -19,7 +19,7 @@ import {
   taskObject,
   volumeObject,
   type DockerObject,
-} from "./docker-objects/index.ts";
+} from "../lib/docker-objects/index.ts";
 import { stateName } from "./task/table.ts";
 import { millisecondsOf } from "./values.ts";
 

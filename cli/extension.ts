@@ -1,5 +1,5 @@
 /** `muster extension`: create, ls, inspect, rm. An extension registers a kind of custom objects (`muster resource`). */
-import { extensionObject } from "./docker-objects/index.ts";
+import { extensionObject } from "../lib/docker-objects/index.ts";
 import {
   Annotations,
   ControlService,

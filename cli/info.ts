@@ -1,6 +1,6 @@
 /** `muster info`: a summary of the cluster and the manager that answers; `--format` uses the names of `docker info`. */
 import { isRunning, isWanted } from "../machines/task.ts";
-import { timeText } from "./docker-objects/index.ts";
+import { timeText } from "../lib/docker-objects/index.ts";
 import {
   NodeRole,
   NodeStatus_State,

@@ -1,6 +1,6 @@
 /** `muster network`: create, ls, inspect, rm, prune. Cluster networks only; an engine manages its own. */
 import { checkNetworkUnused, checkNetworkRemoval, isIngress } from "../machines/validation/network.ts";
-import { networkObject, timeText } from "./docker-objects/index.ts";
+import { networkObject, timeText } from "../lib/docker-objects/index.ts";
 import {
   ControlService,
   CreateNetworkRequest,

@@ -129,7 +129,7 @@ const inspect = command({
       }
       const find = (operand: string): Promise<Node> => findNode(client, operand);
       const reports = await readReports(client);
-      const { nodeObject } = await import("./docker-objects/index.ts");
+      const { nodeObject } = await import("../lib/docker-objects/index.ts");
       await inspectEach({ shell, operands, format: values.format }, find, (node) => ({
         docker: { ...nodeObject(node), ...dataplanePart(reports.get(node.id)) },
         wire: () => Node.toJson(node),

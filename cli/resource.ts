@@ -1,5 +1,5 @@
 /** `muster resource`: create, ls, inspect, update, rm. A resource's content is opaque to Muster. */
-import { resourceObject } from "./docker-objects/index.ts";
+import { resourceObject } from "../lib/docker-objects/index.ts";
 import {
   Annotations,
   Any,

@@ -1,5 +1,5 @@
 /** `muster secret`: create, ls, inspect, rm. Content is write-only. */
-import { secretObject } from "./docker-objects/index.ts";
+import { secretObject } from "../lib/docker-objects/index.ts";
 import {
   Annotations,
   ControlService,

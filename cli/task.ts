@@ -1,6 +1,6 @@
 /** `muster task`: ls and inspect; logs, exec, stats and signal are in their own files. */
 import { isWanted } from "../machines/task.ts";
-import { taskObject } from "./docker-objects/index.ts";
+import { taskObject } from "../lib/docker-objects/index.ts";
 import { ListTasksRequest_Filters, Task, type TaskState } from "../proto/gen/messages.ts";
 import { command, inspectOptions, listingOptions, type Command } from "./command.ts";
 import { UsageError } from "../lib/user-error.ts";

@@ -1,5 +1,5 @@
 /** `muster volume`: create, ls, inspect, update, rm. Cluster volumes only, provided by storage plugins. */
-import { volumeObject } from "./docker-objects/index.ts";
+import { volumeObject } from "../lib/docker-objects/index.ts";
 import {
   Annotations,
   CapacityRange,

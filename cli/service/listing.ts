@@ -205,7 +205,7 @@ export const inspect = command({
         shell.print(services.map((service) => prettyService(service, names, shell.now())).join("\n\n"));
         return;
       }
-      const { serviceObject } = await import("../docker-objects/index.ts");
+      const { serviceObject } = await import("../../lib/docker-objects/index.ts");
       await inspectEach({ shell, operands, format: values.format }, find, (service) => ({
         docker: serviceObject(service),
         wire: () => Service.toJson(service),

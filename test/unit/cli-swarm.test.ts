@@ -6,7 +6,7 @@ import test from "ava";
 import { UsageError } from "../../lib/user-error.ts";
 import { rotationLines, rotationProgress } from "../../cli/root-rotation.ts";
 import { parseExternalCa, withCaSettings, withSettings } from "../../cli/swarm/settings.ts";
-import { clusterObject } from "../../cli/docker-objects/cluster.ts";
+import { clusterObject } from "../../lib/docker-objects/cluster.ts";
 import {
   CAConfig,
   Cluster,

@@ -2,7 +2,7 @@
  * Values of Docker's API types. A field with `omitempty` is an `EmptyField` here when it is empty, or `undefined` where Go has
  * a pointer: templates know it, the JSON omits it. A label map is a `Map`, so that templates can look up any key.
  */
-import { EmptyField } from "../../lib/template/template.ts";
+import { EmptyField } from "../template/template.ts";
 import type { Driver, Duration, Meta, Timestamp } from "../../proto/gen/messages.ts";
 
 export type DockerObject = Readonly<Record<string, unknown>>;

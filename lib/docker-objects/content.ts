@@ -1,6 +1,6 @@
 /** Secrets and configs in Docker's API format. */
 import type { Config, Secret } from "../../proto/gen/messages.ts";
-import { EmptyField } from "../../lib/template/template.ts";
+import { EmptyField } from "../template/template.ts";
 import { base64, driverObject, head, ifThere, mapOf, type DockerObject } from "./values.ts";
 
 /** Without the content, which the manager never returns. */

@@ -1,6 +1,6 @@
 /** The cluster in Docker's API format: `ClusterInfo` of `GET /info`, and of `GET /swarm` without its tokens. */
 import { ExternalCA_CAProtocol, type CAConfig, type Cluster, type ClusterSpec } from "../../proto/gen/messages.ts";
-import { issuerName } from "../../lib/pki/index.ts";
+import { issuerName } from "../pki/index.ts";
 import {
   base64,
   driverObject,
