@@ -33,6 +33,7 @@ import { openCsi, type CsiSocketPaths } from "./csi.ts";
 import { createManagerServer, keepCertificate } from "./manager-server.ts";
 import { emptyLogSentence, lacksKeysForGood, refuseEmptyLog } from "./log-of-cluster.ts";
 import { openDataDir, type DataDir } from "./data-dir.ts";
+import type { DockerOptions } from "./docker-api.ts";
 import type { JsonOptions } from "./json-api.ts";
 import { adoptIdentity, keyFileDisk, unusable } from "./key-file.ts";
 import { serveLocked } from "./locked.ts";
@@ -71,6 +72,8 @@ interface ManagerProcessOptions {
   readonly acceptsLogLoss?: boolean;
   /** Options of the JSON API; not served when absent. */
   readonly json?: JsonOptions | null;
+  /** Options of Docker's Engine API, which is always served on a socket in the data dir. */
+  readonly docker?: DockerOptions;
   /** Address of the web interface; not served when absent. */
   readonly ui?: HostPort | null;
   /** Storage plugins in addition to those of the data dir. */
@@ -288,6 +291,15 @@ export async function startManagerProcess(
       ending,
     );
     await server.listenUnix(controlSocket);
+    // Loaded when it is served: its router and validator cost time at every other start of a process.
+    const { serveDocker } = await import("./docker-api.ts");
+    await serveDocker(
+      manager,
+      managerId,
+      { server, telemetry, dataDir: dataDir.path },
+      options.docker ?? { group: null },
+      (end) => undo.push(end),
+    );
     const { json = null, ui = null } = options;
     if (json !== null || ui !== null) {
       const { serveWeb } = await import("./web.ts");

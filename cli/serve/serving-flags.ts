@@ -1,4 +1,5 @@
 /** Flags shared by several processes, and their parsing. */
+import { readFileSync } from "node:fs";
 import { resolve } from "node:path";
 import {
   networkDefaults,
@@ -12,6 +13,7 @@ import { RecordingRing } from "../../runtime/recording/ring.ts";
 import { parseBytes } from "../values.ts";
 import type { CsiSocketPaths } from "../../processes/csi.ts";
 import { csiFlag, csiSocketPaths } from "./csi-flag.ts";
+import type { DockerOptions } from "../../processes/docker-api.ts";
 import type { JsonOptions } from "../../processes/json-api.ts";
 
 /** SwarmKit's port. */
@@ -129,6 +131,11 @@ export const serving = {
     help: "Start although NATS has lost records that this manager has seen; their changes are lost",
   },
   "csi-plugin": csiFlag,
+  "docker-group": {
+    type: "string",
+    value: "GROUP",
+    help: "Group whose members may use docker.sock, with all permissions (default: its owner only)",
+  },
   "json-listen": {
     type: "string",
     value: "ADDR[:PORT]",
@@ -189,6 +196,19 @@ function jsonOf(values: JsonFlags): JsonOptions | null {
   };
 }
 
+/** The number of a group of this machine; null: none is given. Throws UsageError. */
+function groupOf(name: string | undefined): number | null {
+  if (name === undefined) return null;
+  if (/^\d{1,9}$/.test(name)) return Number(name);
+  for (const line of readFileSync("/etc/group", "utf8").split("\n")) {
+    const [known, , number] = line.split(":");
+    if (known === name && number !== undefined) return Number(number);
+  }
+  throw new UsageError(
+    `invalid argument ${JSON.stringify(name)} for "--docker-group" flag: /etc/group has no such group; a number is accepted, too`,
+  );
+}
+
 /** From flags of `docker swarm init`; used only when the cluster is created. Throws UsageError. */
 function networksOf(values: {
   readonly "default-addr-pool"?: readonly string[] | undefined;
@@ -231,6 +251,7 @@ export function servingOf(
     readonly "accept-log-loss"?: boolean | undefined;
     readonly "csi-plugin"?: readonly string[] | undefined;
     readonly "ui-listen"?: string | undefined;
+    readonly "docker-group"?: string | undefined;
   },
 ): {
   readonly listen: HostPort;
@@ -241,6 +262,7 @@ export function servingOf(
   readonly csiPlugins: CsiSocketPaths;
   readonly json: JsonOptions | null;
   readonly ui: HostPort | null;
+  readonly docker: DockerOptions;
 } {
   return {
     listen: flagAddress("listen", values.listen ?? defaultListen),
@@ -250,6 +272,7 @@ export function servingOf(
     acceptsLogLoss: values["accept-log-loss"] === true,
     csiPlugins: csiSocketPaths(values["csi-plugin"] ?? []),
     json: jsonOf(values),
+    docker: { group: groupOf(values["docker-group"]) },
     ui: values["ui-listen"] === undefined ? null : flagAddress("ui-listen", values["ui-listen"], defaultUiPort),
   };
 }

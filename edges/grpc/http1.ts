@@ -5,8 +5,8 @@
 
 /** The answer's message. Docker clients print it after "Error response from daemon: ". */
 export const notDockerMessage =
-  "this is the gRPC API of a Muster manager, not a Docker Engine: use the muster command (such as 'muster node ls') " +
-  "instead, or point DOCKER_HOST at a Docker Engine";
+  "this is the gRPC API of a Muster manager: point DOCKER_HOST at the manager's Engine API instead, " +
+  "docker.sock in its data dir, or use the muster command (such as 'muster node ls')";
 
 /**
  * Whether a connection starts with an HTTP/1 request line: a method and a path (RFC 9112 §3). The preface of HTTP/2 also

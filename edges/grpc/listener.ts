@@ -156,16 +156,21 @@ function listenPrivately(server: Server, path: string): Promise<void> {
   });
 }
 
-export async function listenUnix(path: string, onConnection: (socket: Socket) => void): Promise<UnixListener> {
+/** Listens on a socket that only its owner may open (L3). Rejects with ListenError. */
+export async function listenOwned(server: Server, path: string): Promise<void> {
   const found = await inspectSocketFile(path);
   if (found === "live")
     throw new ListenError(`${path} is in use by a running process: stop it or choose another data directory`);
   if (found === "foreign")
     throw new ListenError(`${path} exists and is not a socket: remove it or choose another data directory`);
   if (found === "stale") rmSync(path, { force: true });
+  await listenPrivately(server, path);
+}
+
+export async function listenUnix(path: string, onConnection: (socket: Socket) => void): Promise<UnixListener> {
   const either = new LocalTls({ handshakeTimeoutMs }, onConnection);
   const server = createServer((socket) => either.accept(socket));
-  await listenPrivately(server, path);
+  await listenOwned(server, path);
   return {
     setCredentials: (credentials) => either.setContext(secureContext(credentials)),
     close: () => {

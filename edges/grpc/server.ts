@@ -18,7 +18,7 @@ import { TLSSocket } from "node:tls";
 import type { MethodDescriptor } from "../../proto/codec.ts";
 import { assert } from "../../lib/assert.ts";
 import type { Clock, Gauge, Telemetry } from "../../runtime/ports/index.ts";
-import { Status, type ServiceHandlers } from "../../runtime/ports/rpc.ts";
+import { Status, type CallSignal, type ServiceHandlers } from "../../runtime/ports/rpc.ts";
 import { createAdmission, type Admission, type AdmissionLimits } from "./admission/admission.ts";
 import { Crowd, type Member } from "./admission/crowd.ts";
 import { sourceOf } from "../../runtime/source-of.ts";
@@ -42,6 +42,7 @@ import {
   type UnixListener,
 } from "./listener.ts";
 import { messageBytesMaxDefault, requestBytesMax } from "./message-limits.ts";
+import { OwnCalls } from "./own-calls.ts";
 import { MethodMetrics, ServerMetrics } from "./method-metrics.ts";
 import {
   accessByPath,
@@ -242,6 +243,16 @@ export class GrpcServer {
   /** Serves this process itself, as on the control socket. */
   serveSelf(socket: Duplex): void {
     this.#serve(socket, localCaller, localMembership, null);
+  }
+
+  /**
+   * The methods, for another edge of this process. `caller`: null has the rights of the control socket; one with a certificate
+   * is checked as on the first TLS port, and `listenTls` comes first. `signal` aborts when the caller is gone.
+   */
+  ownCalls(caller: Caller | null, signal: CallSignal): OwnCalls {
+    if (caller === null) return new OwnCalls(this.#methods, localCaller, localMembership, signal);
+    assert(this.#tls !== null, "G1: users are served after listenTls");
+    return new OwnCalls(this.#methods, caller, this.#tls.options, signal);
   }
 
   /** Replaces the credentials, including roots, from the next connection on (G2). */

@@ -69,6 +69,8 @@ const packageHomes: Record<string, readonly string[]> = {
   tweetnacl: ["edges/juju/"],
   ws: ["edges/juju/", "edges/ui/"],
   "dns-packet": ["edges/dns/"],
+  ajv: ["edges/docker/"],
+  "find-my-way": ["edges/docker/"],
   protobufjs: ["proto/"],
   "protobufjs/minimal.js": ["proto/"],
   // The commands that draw the charts are the only others.

@@ -1,0 +1,109 @@
+/** The `filters` of a list: which names a list knows, and their values. */
+import { badRequest, Failure } from "./failure.ts";
+import { parseJson } from "./go-json.ts";
+
+export class Filters {
+  readonly #values: ReadonlyMap<string, readonly string[]>;
+
+  constructor(values: ReadonlyMap<string, readonly string[]>) {
+    this.#values = values;
+  }
+
+  get isEmpty(): boolean {
+    return this.#values.size === 0;
+  }
+
+  get names(): Iterable<string> {
+    return this.#values.keys();
+  }
+
+  /** Empty if the filter is not set. */
+  of(name: string): readonly string[] {
+    return this.#values.get(name) ?? [];
+  }
+
+  /** `a=b` and `a` as a map, where `a` alone has an empty value. */
+  pairs(name: string): Readonly<Record<string, string>> {
+    return Object.fromEntries(this.of(name).map((pair) => cut(pair)));
+  }
+
+  /** True if the filter is not set or has the value. */
+  allows(name: string, value: string): boolean {
+    return this.of(name).length === 0 || this.of(name).includes(value);
+  }
+
+  /** True if the filter is not set, or a value is a part of `text`; values are regular expressions, as in a stock engine. */
+  matches(name: string, text: string): boolean {
+    const wanted = this.of(name);
+    return wanted.length === 0 || wanted.some((value) => value === text || isMatch(value, text));
+  }
+
+  /** Every wanted label must be there, with the value if one is given. */
+  matchesLabels(name: string, labels: Readonly<Record<string, string>>): boolean {
+    return this.of(name).every((pair) => {
+      const [key, value] = cut(pair);
+      return Object.hasOwn(labels, key) && (!pair.includes("=") || labels[key] === value);
+    });
+  }
+
+  /** Throws Failure for a filter that the list does not know. */
+  accept(known: readonly string[]): this {
+    const unknown = [...this.#values.keys()].toSorted().find((name) => !known.includes(name));
+    if (unknown !== undefined) throw badRequest(`Invalid filter '${unknown}'`);
+    return this;
+  }
+}
+
+/** Longer patterns are compared as plain text: a client's expression must not hold up the manager. */
+const patternCharsMax = 256;
+
+function isMatch(pattern: string, text: string): boolean {
+  // A repetition of a repetition can take exponential time.
+  if (pattern.length > patternCharsMax || /[*+}?]\)*[*+{]/.test(pattern)) return text.includes(pattern);
+  try {
+    return new RegExp(pattern).test(text);
+  } catch {
+    return false;
+  }
+}
+
+function cut(pair: string): [string, string] {
+  const at = pair.indexOf("=");
+  return at < 0 ? [pair, ""] : [pair.slice(0, at), pair.slice(at + 1)];
+}
+
+function kindOf(value: unknown): string {
+  if (Array.isArray(value)) return "array";
+  return typeof value === "boolean" ? "bool" : typeof value;
+}
+
+/**
+ * Both formats of clients: `{"name":{"value":true}}`, and before 1.22 `{"name":["value"]}`. Throws Failure; `status` is that of
+ * a text that cannot be read.
+ */
+export function parseFilters(text: string | null, status = 400): Filters {
+  const values = new Map<string, readonly string[]>();
+  if (text === null || text === "") return new Filters(values);
+  let given: unknown;
+  try {
+    given = parseJson(text, "unexpected end of JSON input");
+  } catch (error) {
+    throw error instanceof Failure ? new Failure(status, error.message) : error;
+  }
+  const wrong = (value: unknown, goType: string): Failure =>
+    new Failure(status, `json: cannot unmarshal ${kindOf(value)} into Go value of type ${goType}`);
+  if (given === null) return new Filters(values);
+  if (typeof given !== "object" || Array.isArray(given)) throw wrong(given, "map[string]map[string]bool");
+  for (const [name, held] of Object.entries(given)) {
+    if (Array.isArray(held)) {
+      const odd: unknown = held.find((each) => typeof each !== "string");
+      if (odd !== undefined) throw wrong(held, "map[string]bool");
+      values.set(name, held as readonly string[]);
+    } else if (typeof held === "object" && held !== null) {
+      const odd: unknown = Object.values(held).find((each) => typeof each !== "boolean");
+      if (odd !== undefined) throw wrong(odd, "bool");
+      values.set(name, Object.keys(held));
+    } else throw wrong(held, "map[string]bool");
+  }
+  return new Filters(values);
+}

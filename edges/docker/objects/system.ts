@@ -1,0 +1,171 @@
+/** `/_ping`, `/version`, `/info` and other requests about the whole of an engine: here, the cluster. */
+import { arch, cpus, hostname, release, totalmem } from "node:os";
+import {
+  ControlService,
+  ListNodesRequest,
+  NodeRole,
+  OperatorService,
+  StatusRequest,
+  type Node,
+} from "../../../proto/gen/messages.ts";
+import { clusterObject } from "../../../lib/docker-objects/cluster.ts";
+import { version as ownVersion } from "../../../lib/version.ts";
+import { isOlder, newestVersion, oldestVersion } from "../api-version.ts";
+import { Failure } from "../failure.ts";
+import { findCluster } from "../find.ts";
+import { ok, type Handler } from "../request.ts";
+import { containersOf } from "./containers.ts";
+
+/** Go's name of the processor. */
+const goArch: string = ({ x64: "amd64", arm: "arm" } as Readonly<Record<string, string>>)[arch()] ?? arch();
+const unameArch: string = ({ x64: "x86_64", arm64: "aarch64" } as Readonly<Record<string, string>>)[arch()] ?? arch();
+
+export const ping: Handler = ({ message, response }) => {
+  response.writeHead(200, {
+    "content-type": "text/plain; charset=utf-8",
+    "cache-control": "no-cache, no-store, must-revalidate",
+    pragma: "no-cache",
+    swarm: "active/manager",
+    // BuildKit and the classic builder are both absent; clients then do not ask for a build session.
+    "builder-version": "1",
+  });
+  response.end(message.method === "HEAD" ? undefined : "OK");
+  return null;
+};
+
+export const showVersion: Handler = () =>
+  ok({
+    Platform: { Name: "Muster" },
+    Components: [
+      {
+        Name: "Engine",
+        Version: ownVersion,
+        Details: {
+          ApiVersion: newestVersion,
+          Arch: goArch,
+          Experimental: "false",
+          KernelVersion: release(),
+          MinAPIVersion: oldestVersion,
+          Os: "linux",
+        },
+      },
+    ],
+    Version: ownVersion,
+    ApiVersion: newestVersion,
+    MinAPIVersion: oldestVersion,
+    GitCommit: "",
+    GoVersion: "",
+    Os: "linux",
+    Arch: goArch,
+    KernelVersion: release(),
+    BuildTime: "",
+  });
+
+function isManager({ managerStatus, role }: Node): boolean {
+  return managerStatus !== null || role === NodeRole.MANAGER;
+}
+
+export const info: Handler = async ({ calls, backend }) => {
+  const [cluster, { nodes }, status] = await Promise.all([
+    findCluster(calls),
+    calls.unary(ControlService.methods.ListNodes, ListNodesRequest.create({})),
+    calls.unary(OperatorService.methods.Status, StatusRequest.create({})),
+  ]);
+  const managers = nodes.filter(isManager);
+  const states = { running: 0, all: 0 };
+  for (const { state } of containersOf(backend.store)) {
+    states.all += 1;
+    if (state === "running") states.running += 1;
+  }
+  return ok({
+    ID: status.clusterId,
+    Containers: states.all,
+    ContainersRunning: states.running,
+    ContainersPaused: 0,
+    ContainersStopped: states.all - states.running,
+    Images: 0,
+    Driver: "muster",
+    DriverStatus: [["Leader", status.leaderId]],
+    Plugins: { Volume: [], Network: ["overlay"], Authorization: null, Log: [] },
+    MemoryLimit: true,
+    SwapLimit: true,
+    CpuCfsPeriod: true,
+    CpuCfsQuota: true,
+    CPUShares: true,
+    CPUSet: true,
+    PidsLimit: true,
+    IPv4Forwarding: true,
+    Debug: false,
+    NFd: 0,
+    OomKillDisable: true,
+    NGoroutines: 0,
+    SystemTime: new Date(backend.clock.now()).toISOString(),
+    LoggingDriver: "json-file",
+    CgroupDriver: "cgroupfs",
+    NEventsListener: 0,
+    KernelVersion: release(),
+    OperatingSystem: "Muster",
+    OSVersion: ownVersion,
+    OSType: "linux",
+    Architecture: unameArch,
+    IndexServerAddress: "https://index.docker.io/v1/",
+    RegistryConfig: { InsecureRegistryCIDRs: [], IndexConfigs: {}, Mirrors: [] },
+    NCPU: cpus().length,
+    MemTotal: totalmem(),
+    GenericResources: null,
+    DockerRootDir: "",
+    HttpProxy: "",
+    HttpsProxy: "",
+    NoProxy: "",
+    Name: hostname(),
+    Labels: [],
+    ExperimentalBuild: false,
+    ServerVersion: ownVersion,
+    Runtimes: {},
+    DefaultRuntime: "",
+    Swarm: {
+      NodeID: status.managerId,
+      NodeAddr: status.addr.replace(/:\d+$/, ""),
+      LocalNodeState: "active",
+      ControlAvailable: true,
+      Error: "",
+      RemoteManagers: managers.map(({ id, managerStatus, status: own }) => ({
+        NodeID: id,
+        Addr: managerStatus?.addr ?? own?.addr ?? "",
+      })),
+      Nodes: nodes.length,
+      Managers: managers.length,
+      Cluster: clusterObject(cluster),
+    },
+    LiveRestoreEnabled: false,
+    Isolation: "",
+    InitBinary: "",
+    ContainerdCommit: { ID: "", Expected: "" },
+    RuncCommit: { ID: "", Expected: "" },
+    InitCommit: { ID: "", Expected: "" },
+    SecurityOptions: [],
+    Warnings: status.warnings.length > 0 ? status.warnings : null,
+  });
+};
+
+/** Images, volumes and build caches are on the nodes, and nobody has added up their sizes. */
+export const diskUsage: Handler = ({ version }) =>
+  isOlder(version, "1.52")
+    ? ok({ LayersSize: 0, Images: [], Containers: [], Volumes: [], BuildCache: [], BuilderSize: 0 })
+    : ok({});
+
+/** Credentials are not checked here: each node presents them to the registry when it pulls. */
+export const checkAuth: Handler = () => {
+  throw new Failure(
+    501,
+    "a manager reaches no registry: credentials are used by the nodes, which get them with --with-registry-auth",
+  );
+};
+
+/** Clients then create the service with the tag, and say so. */
+export const resolveImage: Handler = () => {
+  throw new Failure(
+    501,
+    "a manager reaches no registry: pin the image by its digest (IMAGE@sha256:…), or let each node resolve the tag",
+  );
+};

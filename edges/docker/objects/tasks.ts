@@ -1,0 +1,38 @@
+/** `/tasks`. */
+import { ControlService, ListTasksRequest, ListTasksRequest_Filters, TaskState } from "../../../proto/gen/messages.ts";
+import { taskObject } from "../../../lib/docker-objects/index.ts";
+import { findNode, findService, findTask } from "../find.ts";
+import { filtersOf, ok, writeList, type Handler } from "../request.ts";
+import { wordsOf } from "./nodes.ts";
+
+const { methods } = ControlService;
+const known = ["name", "id", "label", "service", "node", "desired-state", "_up-to-date", "runtime"];
+
+export const listTasks: Handler = async (request) => {
+  const { calls, signal } = request;
+  const filters = filtersOf(request).accept(known);
+  const serviceIds: string[] = [];
+  for (const name of filters.of("service")) serviceIds.push((await findService(calls, name)).id);
+  const nodeIds: string[] = [];
+  for (const name of filters.of("node")) {
+    nodeIds.push(name === "self" ? request.backend.nodeId : (await findNode(calls, name)).id);
+  }
+  const { tasks } = await calls.unary(
+    methods.ListTasks,
+    ListTasksRequest.create({
+      filters: ListTasksRequest_Filters.create({
+        namePrefixes: filters.of("name"),
+        idPrefixes: filters.of("id"),
+        labels: filters.pairs("label"),
+        serviceIds,
+        nodeIds,
+        desiredStates: wordsOf(filters, "desired-state", TaskState),
+        upToDate: filters.of("_up-to-date").length > 0,
+        runtimes: filters.of("runtime"),
+      }),
+    }),
+  );
+  return signal.aborted ? null : writeList(request, tasks, taskObject);
+};
+
+export const inspectTask: Handler = async ({ calls, name }) => ok(taskObject(await findTask(calls, name)));

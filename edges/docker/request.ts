@@ -1,0 +1,124 @@
+/** One request to the Engine API, and its answer, as the handlers of `routes.ts` see them. */
+import type { IncomingMessage, ServerResponse } from "node:http";
+import type { Clock, Logger } from "../../runtime/ports/index.ts";
+import type { Store } from "../../runtime/store/store.ts";
+import type { OwnCalls } from "../grpc/own-calls.ts";
+import { jsonText } from "../../lib/template/template.ts";
+import { isOlder } from "./api-version.ts";
+import { badRequest, Failure } from "./failure.ts";
+import { parseFilters, type Filters } from "./filters.ts";
+import { parseJson } from "./go-json.ts";
+import { check, type Json, type Shape } from "./shape.ts";
+
+/** The manager, as far as the edge uses it. */
+export interface Backend {
+  readonly store: Store;
+  readonly clock: Clock;
+  readonly log: Logger;
+  /** Of this manager. */
+  readonly nodeId: string;
+}
+
+/** The largest body, in bytes: a config of 1,000 KB in base64, and room for the rest. A larger one is refused with 413. */
+export const bodyBytesMax = 4 * 1024 * 1024;
+/** Time that a list may be written without letting other events run, in milliseconds. */
+const turnMsMax = 5;
+/** How much text of a list is gathered for one write, in characters. */
+const pieceChars = 64 * 1024;
+
+export interface DockerRequest {
+  readonly backend: Backend;
+  /** Of the API, such as `1.41`. */
+  readonly version: string;
+  /** The variable part of the path. */
+  readonly name: string;
+  readonly query: URLSearchParams;
+  readonly message: IncomingMessage;
+  readonly response: ServerResponse;
+  readonly calls: OwnCalls;
+  /** Aborts when the client is gone. */
+  readonly signal: AbortSignal;
+}
+
+/** The answer; null if the handler has written it, or will. */
+export type Answer = { readonly status: number; readonly body?: unknown } | null;
+export type Handler = (request: DockerRequest) => Promise<Answer> | Answer;
+
+export function ok(body?: unknown): Answer {
+  return { status: 200, body };
+}
+
+/** Throws Failure. Engines before 23.0 did not classify the error of filters that cannot be read. */
+export function filtersOf({ query, version }: DockerRequest): Filters {
+  return parseFilters(query.get("filters"), isOlder(version, "1.42") ? 500 : 400);
+}
+
+/** The text of the body. Rejects with Failure. */
+async function textOf({ message }: DockerRequest): Promise<string> {
+  const declared = Number(message.headers["content-length"] ?? 0);
+  const chunks: Buffer[] = [];
+  let size = 0;
+  if (declared <= bodyBytesMax) {
+    for await (const chunk of message as AsyncIterable<Buffer>) {
+      size += chunk.length;
+      if (size > bodyBytesMax) break;
+      chunks.push(chunk);
+    }
+    if (size <= bodyBytesMax) return Buffer.concat(chunks).toString("utf8");
+  }
+  throw new Failure(413, `request body too large: this manager reads at most ${bodyBytesMax} bytes`);
+}
+
+/** The body as a value that its table accepts. Rejects with Failure. */
+export async function bodyOf(request: DockerRequest, shape: Shape<unknown>): Promise<Json> {
+  const text = await textOf(request);
+  if (text.trim() === "") throw badRequest("got EOF while reading request body");
+  return check(shape, parseJson(text));
+}
+
+/** For the routes where a stock engine demands it. Throws Failure. */
+export function demandJson({ message }: DockerRequest): void {
+  const given = message.headers["content-type"] ?? "";
+  const type = given.split(";", 1)[0]?.trim().toLowerCase();
+  if (type !== "application/json") throw badRequest(`Content-Type specified (${given}) must be 'application/json'`);
+}
+
+/** Resolves when more can be written; false if the client is gone. */
+export function drained(response: ServerResponse): Promise<boolean> {
+  return new Promise((resolve) => {
+    const finish = (isOpen: boolean) => (): void => {
+      response.off("drain", onDrain).off("close", onClose);
+      resolve(isOpen);
+    };
+    const [onDrain, onClose] = [finish(true), finish(false)];
+    response.once("drain", onDrain).once("close", onClose);
+  });
+}
+
+/** Writes a list without building its whole text: other events run in between, and a slow client is waited for. */
+export async function writeList<Item>(
+  { response }: DockerRequest,
+  items: Iterable<Item>,
+  objectOf: (item: Item) => unknown,
+): Promise<null> {
+  response.writeHead(200, { "content-type": "application/json" });
+  let piece = "[";
+  let isFirst = true;
+  let turnEnds = performance.now() + turnMsMax;
+  for (const item of items) {
+    piece += isFirst ? jsonText(objectOf(item)) : `,${jsonText(objectOf(item))}`;
+    isFirst = false;
+    const isTurnOver = performance.now() > turnEnds;
+    if (piece.length >= pieceChars) {
+      const hasRoom = response.write(piece);
+      piece = "";
+      if (!hasRoom && !(await drained(response))) return null;
+    }
+    if (!isTurnOver) continue;
+    await new Promise((resolve) => setImmediate(resolve));
+    if (response.destroyed) return null;
+    turnEnds = performance.now() + turnMsMax;
+  }
+  response.end(`${piece}]\n`);
+  return null;
+}

@@ -1,0 +1,163 @@
+/**
+ * Docker's Engine API over HTTP/1.1: on a Unix socket, whose owner is an admin, and on TCP with certificates of users.
+ *
+ * DE1: every request ends with exactly one answer; an error of ours is 500 and does not reach other requests.
+ * DE2: the size and duration of a request are limited (`bodyBytesMax`, Node's 16 KiB of headers, the times below), before its parts are kept.
+ * DE3: a client that does not read holds what Node's buffer has and no more: lists and streams wait for it.
+ */
+import { chownSync, chmodSync } from "node:fs";
+import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
+import type { Socket } from "node:net";
+import findMyWay from "find-my-way";
+import { jsonText } from "../../lib/template/template.ts";
+import { version as ownVersion } from "../../lib/version.ts";
+import type { OwnCalls } from "../grpc/own-calls.ts";
+import { listenOwned } from "../grpc/listener.ts";
+import { isOlder, newestVersion, oldestVersion } from "./api-version.ts";
+import { badRequest, Failure, failureOf, type Failure as Failed } from "./failure.ts";
+import type { Backend, DockerRequest, Handler } from "./request.ts";
+import { routes } from "./routes.ts";
+
+/** Time for the headers of a request, and for the whole of it, in milliseconds. */
+const headersTimeoutMs = 10_000;
+const requestTimeoutMs = 60_000;
+/** Time that an idle connection is kept for the next request: Go's clients keep theirs for 90 s. */
+const idleTimeoutMs = 100_000;
+/** How often requests that arrive too slowly are looked for, in milliseconds. */
+const requestsCheckMs = 2_000;
+/** Connections on the socket; one more is closed at once. */
+const connectionsMax = 4_096;
+
+interface DockerServerOptions extends Backend {
+  /** The manager's methods as the client of a connection may call them. */
+  callsOf(socket: Socket, signal: AbortSignal): OwnCalls;
+}
+
+interface DockerServer {
+  /** Rejects with ListenError. `group`: a numeric group that may use the socket, too; null: only its owner. */
+  listenUnix(path: string, group: number | null): Promise<void>;
+  /** Answers a request that another listener has accepted. */
+  answer(message: IncomingMessage, response: ServerResponse): void;
+  close(): void;
+}
+
+const prefix = /^\/v(\d+(?:\.\d+)?)(\/.*)$/;
+
+const headers = {
+  "api-version": newestVersion,
+  "docker-experimental": "false",
+  ostype: "linux",
+  server: `Muster/${ownVersion} (linux)`,
+} as const;
+
+interface Route {
+  readonly handler: Handler;
+}
+
+function routerOf(): findMyWay.Instance<findMyWay.HTTPVersion.V1> {
+  const router = findMyWay({ maxParamLength: 1_024 });
+  for (const [method, path, handler] of routes) router.on(method, path, () => undefined, { handler } satisfies Route);
+  return router;
+}
+
+function refuse(response: ServerResponse, failure: Failed, isOldClient = false): void {
+  if (response.headersSent) {
+    response.destroy();
+    return;
+  }
+  // The rest of an unread body would be taken for the next request.
+  if (!response.req.complete) response.setHeader("connection", "close");
+  if (isOldClient) {
+    response.writeHead(failure.status, { "content-type": "text/plain; charset=utf-8" }).end(`${failure.message}\n`);
+    return;
+  }
+  response
+    .writeHead(failure.status, { "content-type": "application/json" })
+    .end(`${jsonText({ message: failure.message })}\n`);
+}
+
+/** The version and the rest of the path. Throws Failure. */
+function versioned(path: string): { readonly version: string; readonly rest: string } {
+  const match = prefix.exec(path);
+  if (match === null) return { version: newestVersion, rest: path };
+  const [, version = "", rest = ""] = match;
+  if (isOlder(newestVersion, version))
+    throw badRequest(`client version ${version} is too new. Maximum supported API version is ${newestVersion}`);
+  return { version, rest };
+}
+
+export function createDockerServer(options: DockerServerOptions): DockerServer {
+  const { log } = options;
+  const router = routerOf();
+
+  async function answer(message: IncomingMessage, response: ServerResponse): Promise<void> {
+    for (const [name, value] of Object.entries(headers)) response.setHeader(name, value);
+    const [path = "/", search = ""] = (message.url ?? "/").split(/\?(.*)/s, 2);
+    const leaving = new AbortController();
+    response.once("close", () => leaving.abort());
+    try {
+      const { version, rest } = versioned(path);
+      if (isOlder(version, oldestVersion)) {
+        const sentence =
+          `client version ${version} is too old. Minimum supported API version is ${oldestVersion}, ` +
+          "please upgrade your client to a newer version";
+        return refuse(response, badRequest(sentence), true);
+      }
+      const found = router.find((message.method ?? "GET") as findMyWay.HTTPMethod, rest);
+      const name = found?.params["name"] ?? found?.params["*"];
+      if (found === null || name === "") throw new Failure(404, "page not found");
+      const { handler } = found.store as Route;
+      const request: DockerRequest = {
+        backend: options,
+        version,
+        name: name ?? "",
+        query: new URLSearchParams(search),
+        message,
+        response,
+        calls: options.callsOf(message.socket, leaving.signal),
+        signal: leaving.signal,
+      };
+      const result = await handler(request);
+      if (result === null) return;
+      const { body, status } = result;
+      if (body === undefined) {
+        response.writeHead(status, status === 204 ? {} : { "content-length": "0" }).end();
+        return;
+      }
+      response.writeHead(status, { "content-type": "application/json" }).end(`${jsonText(body)}\n`);
+    } catch (error) {
+      if (leaving.signal.aborted) return;
+      const failure = failureOf(error);
+      if (failure === null) log.error({ err: error, path: rest(path) }, "the Engine API cannot answer a request");
+      refuse(response, failure ?? new Failure(500, "the manager cannot answer this request: see its log"));
+    }
+  }
+
+  const server = createServer({
+    headersTimeout: headersTimeoutMs,
+    requestTimeout: requestTimeoutMs,
+    keepAliveTimeout: idleTimeoutMs,
+    connectionsCheckingInterval: requestsCheckMs,
+  });
+  server.maxConnections = connectionsMax;
+  server.on("request", (message, response) => void answer(message, response));
+  server.on("clientError", (_error, socket) => socket.destroy());
+  return {
+    answer: (message, response) => void answer(message, response),
+    async listenUnix(path, group) {
+      await listenOwned(server, path);
+      if (group === null) return;
+      chownSync(path, -1, group);
+      chmodSync(path, 0o660);
+    },
+    close() {
+      server.close();
+      server.closeAllConnections();
+    },
+  };
+}
+
+/** Without the variable parts, which may be names that a client keeps to itself. */
+function rest(path: string): string {
+  return path.split("/").slice(0, 3).join("/");
+}

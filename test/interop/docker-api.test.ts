@@ -1,0 +1,55 @@
+// Docker's Engine API: the same requests to a stock manager and to ours, in turn; status, type and text must be equal.
+import { join } from "node:path";
+import anyTest, { type ExecutionContext } from "ava";
+import { engineMissing, startEngine, type DockerEngine } from "../fixtures/docker-engine.ts";
+import { ask } from "../fixtures/engine-api.ts";
+import { startManager, type TestManager } from "../fixtures/muster.ts";
+import { wrongRequests, type EngineRequest } from "../support/docker-requests.ts";
+
+const test = engineMissing() === null ? anyTest.serial : anyTest.serial.skip;
+
+interface Pair {
+  readonly stock: string;
+  readonly ours: string;
+  readonly engine: DockerEngine;
+  readonly manager: TestManager;
+}
+
+async function pair(t: ExecutionContext): Promise<Pair> {
+  const [engine, manager] = await Promise.all([startEngine(t), startManager(t)]);
+  await engine.docker("swarm", "init", "--listen-addr", `${engine.host}:2399`, "--advertise-addr", engine.host);
+  await manager.ready();
+  return { engine, manager, stock: join(engine.dir, "docker.sock"), ours: join(manager.dataDir, "docker.sock") };
+}
+
+const known: readonly EngineRequest[] = [
+  ["/services/create", { Name: "known", TaskTemplate: { ContainerSpec: { Image: "absent:1" } } }],
+  ["/secrets/create", { Name: "known", Data: "YQ==" }],
+  ["/configs/create", { Name: "known", Data: "YQ==" }],
+  ["/networks/create", { Name: "known", Driver: "overlay" }],
+].map(([path, body]) => ({ method: "POST", path: `/v1.41${path as string}`, body: JSON.stringify(body) }));
+
+test("wrong requests get a stock manager's status and message", async (t) => {
+  const { stock, ours } = await pair(t);
+  for (const request of known)
+    for (const socket of [stock, ours]) t.is((await ask(socket, request)).status, 201, request.path);
+  t.true(wrongRequests.length >= 200);
+  const different: string[] = [];
+  for (const request of wrongRequests) {
+    const [expected, answer] = [await ask(stock, request), await ask(ours, request)];
+    const { ours: meant } = request;
+    const isAsMeant =
+      meant === undefined
+        ? expected.status >= 400 && JSON.stringify(expected) === JSON.stringify(answer)
+        : JSON.stringify(expected) !== JSON.stringify(answer) &&
+          answer.status === meant.status &&
+          meant.text.test(answer.text);
+    if (isAsMeant) continue;
+    different.push(
+      `${request.method} ${request.path} ${request.body ?? ""}`,
+      `  stock: ${expected.status} ${expected.contentType} ${expected.text.trim()}`,
+      `  ours:  ${answer.status} ${answer.contentType} ${answer.text.trim()}`,
+    );
+  }
+  t.deepEqual(different, []);
+});

@@ -1,0 +1,161 @@
+// Docker's Engine API: what it reads, and what it says about what it cannot read.
+import test from "ava";
+import { isOlder } from "../../edges/docker/api-version.ts";
+import { knownTo, serviceBody } from "../../edges/docker/bodies/service.ts";
+import { secretBody } from "../../edges/docker/bodies/content.ts";
+import { Failure, failureOf } from "../../edges/docker/failure.ts";
+import { parseFilters } from "../../edges/docker/filters.ts";
+import { parseJson } from "../../edges/docker/go-json.ts";
+import { isSet, timestampOf, versionOf } from "../../edges/docker/go-text.ts";
+import { check } from "../../edges/docker/shape.ts";
+import { Mount_Type, RestartPolicy_RestartCondition } from "../../proto/gen/messages.ts";
+import { RpcError, Status } from "../../runtime/ports/rpc.ts";
+
+function messageOf(act: () => unknown): string {
+  try {
+    act();
+  } catch (error) {
+    if (error instanceof Failure) return error.message;
+    throw error;
+  }
+  return "";
+}
+
+test("a text after the first value is ignored, like Go's decoder does", (t) => {
+  t.deepEqual(parseJson('{"a":[1,2.5e-3,"\\u00e9",true,null]} rest'), { a: [1, 0.0025, "é", true, null] });
+  t.deepEqual(parseJson("3]"), 3);
+});
+
+test("a mistake in a text is described in Go's words", (t) => {
+  const mistakes: readonly (readonly [string, string])[] = [
+    ["{", "unexpected EOF"],
+    ["{]", "invalid character ']' looking for beginning of object key string"],
+    ["[1,]", "invalid character ']' looking for beginning of value"],
+    ['{"a" 1}', "invalid character '1' after object key"],
+    ['{"a":1 2}', "invalid character '2' after object key:value pair"],
+    ["[1 2]", "invalid character '2' after array element"],
+    ['"\\q"', "invalid character 'q' in string escape code"],
+    ["nul!", "invalid character '!' in literal null (expecting 'l')"],
+    ["'", String.raw`invalid character '\'' looking for beginning of value`],
+    ["-x", "invalid character 'x' in numeric literal"],
+  ];
+  for (const [text, message] of mistakes)
+    t.is(
+      messageOf(() => parseJson(text)),
+      message,
+      text,
+    );
+});
+
+test("a body's names match in any case, and unknown ones are ignored", (t) => {
+  const body = check(serviceBody, { name: "a", taskTemplate: { containerspec: { IMAGE: "x", Novelty: 3 } } });
+  const spec = serviceBody.read(body);
+  t.is(spec.annotations?.name, "a");
+  t.is(spec.task?.container?.image, "x");
+  t.is(spec.replicated?.replicas, 1);
+});
+
+test("null is the same as absent", (t) => {
+  const spec = serviceBody.read(
+    check(serviceBody, {
+      Name: null,
+      TaskTemplate: { ContainerSpec: { Image: "x", Env: null, Mounts: [null] }, RestartPolicy: {}, Resources: null },
+      Mode: { Replicated: { Replicas: null } },
+    }),
+  );
+  t.deepEqual(spec.task?.container?.env, []);
+  t.is(spec.task?.container?.mounts[0]?.type, Mount_Type.BIND);
+  t.is(spec.task?.restart?.condition, RestartPolicy_RestartCondition.ANY);
+  t.is(spec.task?.resources, null);
+});
+
+test("a value of a wrong type is refused with the struct, the path and the type of Go", (t) => {
+  t.is(
+    messageOf(() => check(serviceBody, { TaskTemplate: { ContainerSpec: { Secrets: [{ File: { Mode: -1 } }] } } })),
+    "json: cannot unmarshal number -1 into Go struct field " +
+      "SecretReferenceFileTarget.TaskTemplate.ContainerSpec.Secrets.File.Mode of type fs.FileMode",
+  );
+});
+
+test("base64 is read strictly, and the first wrong byte is named", (t) => {
+  const read = (Data: string): Uint8Array => secretBody.read(check(secretBody, { Data })).data;
+  t.deepEqual([...read("YWI=")], [97, 98]);
+  t.deepEqual([...read("YW\nI=")], [97, 98]);
+  for (const [data, at] of [
+    ["###", 0],
+    ["YQ=", 3],
+    ["YQ", 0],
+    ["YQ==x", 4],
+    ["Y===", 1],
+  ] as const)
+    t.is(
+      messageOf(() => read(data)),
+      `illegal base64 data at input byte ${at}`,
+      data,
+    );
+});
+
+test("fields that a version does not know are not taken from its requests", (t) => {
+  const body = check(serviceBody, {
+    TaskTemplate: {
+      ContainerSpec: {
+        Image: "x",
+        Ulimits: [{ Name: "nofile" }],
+        Mounts: [{ BindOptions: { ReadOnlyNonRecursive: true } }],
+      },
+    },
+  });
+  const container = (version: string) => serviceBody.read(knownTo(version, body)).task?.container;
+  t.is(container("1.40")?.ulimits.length, 0);
+  t.is(container("1.41")?.ulimits.length, 1);
+  t.is(container("1.43")?.mounts[0]?.bindOptions, null);
+  t.is(container("1.44")?.mounts[0]?.bindOptions?.readonlynonrecursive, true);
+});
+
+test("filters come in two formats", (t) => {
+  const filters = parseFilters('{"label":{"a=b":true,"c":true},"name":["x"]}');
+  t.deepEqual(filters.pairs("label"), { a: "b", c: "" });
+  t.deepEqual(filters.of("name"), ["x"]);
+  t.true(parseFilters("").isEmpty);
+  t.is(
+    messageOf(() => filters.accept(["name"])),
+    "Invalid filter 'label'",
+  );
+});
+
+test("a filter's pattern that could take exponential time is compared as plain text", (t) => {
+  const filters = parseFilters('{"name":["(a+)+$"]}');
+  t.false(filters.matches("name", `${"a".repeat(40)}!`));
+  t.true(filters.matches("name", "x(a+)+$"));
+  t.true(parseFilters('{"name":["^web\\\\."]}').matches("name", "web.1"));
+});
+
+test("versions compare by number", (t) => {
+  t.true(isOlder("1.9", "1.24"));
+  t.false(isOlder("1.55", "1.55"));
+  t.false(isOlder("2.0", "1.55"));
+});
+
+test("query values are read as a stock engine reads them", (t) => {
+  t.deepEqual([null, "", "0", "no", "False", "none", "1", "yes", "x"].map(isSet), [
+    false,
+    false,
+    false,
+    false,
+    false,
+    false,
+    true,
+    true,
+    true,
+  ]);
+  t.deepEqual(timestampOf("12.5"), { seconds: 12, nanos: 500_000_000 });
+  t.is(timestampOf(""), null);
+  t.is(versionOf(new URLSearchParams("version=12"), "node"), 12);
+});
+
+test("an outdated version is SwarmKit's UNKNOWN, which clients match", (t) => {
+  const failure = failureOf(new RpcError(Status.ABORTED, "update out of sequence"));
+  t.is(failure?.status, 500);
+  t.is(failure?.message, "rpc error: code = Unknown desc = update out of sequence");
+  t.is(failureOf(new TypeError("ours")), null);
+});
