@@ -3,6 +3,7 @@
  *
  * L4: a run takes a bounded number of steps: there are no infinite loops.
  */
+import { recordedBytesMax } from "../runtime/sim/recorded-lives.ts";
 import { Simulation } from "../runtime/sim/simulation.ts";
 import type { SimOptions } from "./options.ts";
 import { SimRecording } from "./recording.ts";
@@ -22,10 +23,12 @@ export interface Keeps {
   /** Not even a digest of the trace is kept. */
   readonly dropTrace?: boolean;
   readonly spans?: boolean;
-  /** The steps of all actors, log lines and spans, as a recording. */
+  /** The last steps of all actors, log lines and spans, as a recording. */
   readonly recording?: boolean;
   /** The transitions of all charts that were taken. */
   readonly transitions?: boolean;
+  /** Maximum compressed bytes of the recording. */
+  readonly recordingBytesMax?: number | undefined;
 }
 
 export class Scene {
@@ -44,13 +47,14 @@ export class Scene {
   /** `steps`: maximum number of steps. */
   constructor(options: SimOptions, keeps: Keeps, steps = stepsMax) {
     const { dropTrace = false, recording = false, spans = false, trace = false, transitions = false } = keeps;
+    const { recordingBytesMax = recordedBytesMax } = keeps;
     this.options = options;
     this.#stepsMax = steps;
     this.simulation = new Simulation({
       seed: options.seed,
       keepTrace: trace,
       keepSpans: spans,
-      keepRings: recording,
+      ringsBytesMax: recording ? recordingBytesMax : null,
       dropTrace,
     });
     this.recording = recording ? new SimRecording(this.simulation) : null;

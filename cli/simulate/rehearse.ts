@@ -9,6 +9,7 @@ import { rehearseAll } from "../../simulation/rehearsal/rehearse-all.ts";
 import type { Shell } from "../shell.ts";
 import { parseCount } from "../values.ts";
 import { readClusterFor, readScenarioFor, type ClusterValues, type NamedCluster } from "./inputs.ts";
+import { timeText } from "./report-texts.ts";
 import { RunProgress } from "./run-progress.ts";
 import { report, reportComparison, write, type ReportFiles } from "./saved-reports.ts";
 
@@ -149,10 +150,12 @@ async function readable<Result>(shell: Shell, work: () => Promise<Result>): Prom
 async function record({ cluster, scenario }: Planned, seed: number, path: string, shell: Shell): Promise<void> {
   // Loaded only here: the simulation runs in other processes.
   const { rehearse } = await import("../../simulation/rehearsal/run.ts");
-  let file: Uint8Array = new Uint8Array();
-  await rehearse(cluster.plan, scenario, seed, { onRecording: (recording) => (file = recording) });
-  write(path, file);
+  let recording: { readonly file: Uint8Array; readonly fromMs: number } = { file: new Uint8Array(), fromMs: 0 };
+  await rehearse(cluster.plan, scenario, seed, { onRecording: (file, fromMs) => (recording = { file, fromMs }) });
+  write(path, recording.file);
   shell.remark(`recording of seed ${seed}: ${path} (muster replay ${path})`);
+  if (recording.fromMs > 0)
+    shell.remark(`the run is too long to be recorded whole: its first ${timeText(recording.fromMs)} are missing`);
 }
 
 async function run(

@@ -29,7 +29,7 @@ import { framed } from "./seal.ts";
  */
 const ringBytesMax = 4 * 1024 * 1024;
 /** A piece of this size compresses to less than a tenth, in half a millisecond. */
-const pieceBytes = 256 * 1024;
+const pieceBytesMax = 256 * 1024;
 /** Steps are so alike that zstd's default level (3) takes twice the time for no fewer bytes. */
 const compression = { params: { [constants.ZSTD_c_compressionLevel]: 1 } };
 
@@ -44,8 +44,17 @@ const Field = { feed: 2, line: 4, span: 5 } as const;
 const stepsField = 5;
 const noSteps = { length: 0, bytes: 0 };
 
+interface PieceOptions {
+  /** Bytes of a piece before it is compressed. */
+  readonly pieceBytes?: number;
+  /** Called with the compressed bytes of each new piece. */
+  readonly onPiece?: (bytes: number) => void;
+}
+
 export class RecordingRing {
   readonly bytesMax: number;
+  readonly #pieceBytes: number;
+  readonly #onPiece: (bytes: number) => void;
   #process = "";
   #hostname = "";
   #sequence = 0;
@@ -65,8 +74,11 @@ export class RecordingRing {
   /** The states before the oldest piece. */
   readonly #base = new ActorStates();
 
-  constructor(bytesMax: number = ringBytesMax) {
+  /** `bytesMax`: of compressed pieces. */
+  constructor(bytesMax: number = ringBytesMax, { onPiece = () => {}, pieceBytes = pieceBytesMax }: PieceOptions = {}) {
     this.bytesMax = bytesMax;
+    this.#pieceBytes = pieceBytes;
+    this.#onPiece = onPiece;
   }
 
   /** Bytes that are kept, without the states. */
@@ -196,10 +208,16 @@ export class RecordingRing {
       const frame = framed(encode());
       this.#open.push(frame);
       this.#openBytes += frame.length;
-      if (this.#openBytes >= pieceBytes) this.#pack();
+      if (this.#openBytes >= this.#pieceBytes) this.#pack();
     } catch {
       // A log line about it would come here again.
     }
+  }
+
+  /** Compresses what has come so far: nothing more will. */
+  end(): void {
+    this.#completeMessage();
+    if (this.#open.length > 0) this.#pack();
   }
 
   #pack(): void {
@@ -210,11 +228,14 @@ export class RecordingRing {
     const packed = zstdCompressSync(Buffer.concat(open), compression);
     this.#pieces.push(packed);
     this.#packedBytes += packed.length;
-    while (this.#packedBytes > this.bytesMax && this.#pieces.length > 1) this.#dropOldest();
+    this.#onPiece(packed.length);
+    while (this.#packedBytes > this.bytesMax && this.#pieces.length > 1) this.dropOldest();
   }
 
-  #dropOldest(): void {
-    const packed = this.#pieces[0] as Uint8Array;
+  /** Drops the oldest compressed piece, if there is one. */
+  dropOldest(): void {
+    const [packed] = this.#pieces;
+    if (packed === undefined) return;
     this.#pieces = this.#pieces.slice(1);
     this.#packedBytes -= packed.length;
     for (const part of framesOf(zstdDecompressSync(packed))) {

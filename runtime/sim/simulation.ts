@@ -6,8 +6,7 @@
  * P2: no two runs of a process share a random stream, so they never create the same id.
  */
 import type { ReadableSpan } from "@opentelemetry/sdk-trace";
-import type { Blobs, Bus, LeaseBucket, Log, Logger, Telemetry } from "../ports/index.ts";
-import { RecordingRing } from "../recording/ring.ts";
+import type { Blobs, Bus, LeaseBucket, Log, Telemetry } from "../ports/index.ts";
 import { SimClock, type ProcessClock } from "./clock.ts";
 import { SimDisk } from "./disk.ts";
 import { SimBlobs, SimLeases, SimLog } from "./log.ts";
@@ -15,6 +14,7 @@ import { SimNatsLink } from "./nats-link.ts";
 import { SimNatsServer } from "./nats-server.ts";
 import { SimNetwork, type Endpoint } from "./network.ts";
 import { SimRandom } from "./random.ts";
+import { RecordedLives } from "./recorded-lives.ts";
 import { SimRpc, SimRpcNetwork } from "./rpc.ts";
 import { createSimTelemetry, type SimTelemetry } from "./telemetry.ts";
 import { SimTrace } from "./trace.ts";
@@ -27,17 +27,8 @@ interface SimulationOptions {
   readonly keepSpans?: boolean;
   /** Neither keeps nor hashes the trace. */
   readonly dropTrace?: boolean;
-  /** Keeps log lines and spans of each life of a process in a ring of its own. */
-  readonly keepRings?: boolean;
-}
-
-/** One run of a process, as far as it is recorded. */
-export interface RecordedLife {
-  readonly name: string;
-  readonly isManager: boolean;
-  readonly clock: ProcessClock;
-  readonly log: Logger;
-  readonly ring: RecordingRing;
+  /** Keeps log lines and spans of each life of a process in a ring of its own: at most so many bytes of all of them. */
+  readonly ringsBytesMax?: number | null;
 }
 
 /** The ports of one run of a process. */
@@ -75,14 +66,15 @@ export class Simulation {
   readonly rpc: SimRpcNetwork;
   /** Finished spans of all processes, in the order of their ends; null: not kept. */
   readonly spans: ReadableSpan[] | null;
-  /** In the order of their starts; null: not kept. */
-  readonly lives: RecordedLife[] | null;
+  /** Null: not kept. */
+  readonly lives: RecordedLives | null;
   readonly #processes = new Map<string, SimProcess>();
 
   constructor(options: SimulationOptions) {
     this.random = new SimRandom(String(options.seed));
     this.spans = options.keepSpans === true ? [] : null;
-    this.lives = options.keepRings === true ? [] : null;
+    const { ringsBytesMax = null } = options;
+    this.lives = ringsBytesMax === null ? null : new RecordedLives(() => this.clock.now(), ringsBytesMax);
     this.trace = new SimTrace(this.clock, {
       keepLines: options.keepTrace ?? false,
       dropLines: options.dropTrace ?? false,
@@ -249,7 +241,7 @@ export class SimProcess {
     let log: SimLog | null = null;
     let blobs: SimBlobs | null = null;
     const { service = "muster-cli" } = this.#options;
-    const ring = lives === null ? null : new RecordingRing(Number.MAX_SAFE_INTEGER);
+    const ring = lives === null ? null : lives.ring();
     const telemetry = createSimTelemetry({
       who: this.name,
       random: random.fork("telemetry"),
@@ -260,7 +252,7 @@ export class SimProcess {
       recorder: ring === null ? null : { ring, now: () => clock.now() },
     });
     if (ring !== null)
-      lives?.push({ name: this.name, isManager: service === "muster-manager", clock, log: telemetry.log, ring });
+      lives?.add({ name: this.name, isManager: service === "muster-manager", clock, log: telemetry.log, ring });
     return {
       name: this.name,
       clock,

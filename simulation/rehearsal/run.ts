@@ -33,8 +33,13 @@ interface RunOptions {
   readonly onProgress?: (ranMs: number) => void;
   /** Asked often; the run ends early when it returns true. */
   readonly isCancelled?: () => boolean;
-  /** Called at the end with a recording of the whole run, for `muster replay`; the outcome is the same without. */
-  readonly onRecording?: (file: Uint8Array) => void;
+  /**
+   * Called at the end with a recording of the run, for `muster replay`; the outcome is the same without. `fromMs`: simulated
+   * milliseconds, from the founding on, of which it lacks steps because the run is too long; 0: none.
+   */
+  readonly onRecording?: (file: Uint8Array, fromMs: number) => void;
+  /** Maximum compressed bytes of the recording. */
+  readonly recordingBytesMax?: number;
 }
 
 /** The same plans and seed give the same outcome. */
@@ -77,7 +82,11 @@ class Rehearsal {
     const agents = cluster.nodes.length;
     this.#scene = new Scene(
       quietOptions({ seed, managers: cluster.managers, agents }),
-      { dropTrace: true, recording: options.onRecording !== undefined },
+      {
+        dropTrace: true,
+        recording: options.onRecording !== undefined,
+        recordingBytesMax: options.recordingBytesMax,
+      },
       Number.POSITIVE_INFINITY,
     );
     const scene = this.#scene;
@@ -143,7 +152,7 @@ class Rehearsal {
     }
     const ranMs = this.#ranMs;
     const { failedAtMs, failure, recording } = this.#scene;
-    if (recording !== null) this.#options.onRecording?.(await recording.file(failure, failedAtMs));
+    if (recording !== null) this.#options.onRecording?.(await recording.file(failure, failedAtMs), recording.fromMs);
     return {
       seed,
       ranMs,

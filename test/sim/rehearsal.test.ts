@@ -1,9 +1,14 @@
 // Rehearsals of small scenarios: what their outcomes say, and that a seed repeats itself.
 import test from "ava";
-import { UpdateConfig_FailureAction } from "../../proto/gen/messages.ts";
+import { allCharts } from "../../cli/charts.ts";
+import { verify } from "../../cli/replay/verify.ts";
+import { TimelineAtRequest, UpdateConfig_FailureAction } from "../../proto/gen/messages.ts";
+import { openRecording, type OpenedRecording } from "../../runtime/recording/opened.ts";
+import { actorsAt } from "../../runtime/recording/timeline.ts";
 import type { StepPlan } from "../../simulation/rehearsal/plan.ts";
 import { rehearse } from "../../simulation/rehearsal/run.ts";
 import { rehearseAll } from "../../simulation/rehearsal/rehearse-all.ts";
+import { inOrder } from "../support/recordings.ts";
 import { behaviour, clusterOf, scenarioOf, serviceOf } from "../support/rehearsal-plans.ts";
 
 const minute = 60_000;
@@ -186,4 +191,34 @@ test.serial("a recording changes nothing in the outcome, and is the same again",
   for (let run = 0; run < 2; run += 1) t.deepEqual(await rehearse(cluster, scenario, 2, { onRecording }), without);
   t.true((files[0]?.length ?? 0) > 1_000);
   t.true(files[0]?.equals(files[1] ?? Buffer.alloc(0)));
+});
+
+test.serial("a recording of a run that is too long for it has the last part of all processes", async (t) => {
+  const steps: StepPlan[] = [
+    { atMs: 5_000, action: { kind: "kill-leader", forMs: 10_000 } },
+    { atMs: 19 * minute, action: { kind: "scale", service: "web", replicas: 8 } },
+  ];
+  const [cluster, scenario] = [clusterOf(3, [serviceOf("web", 4)]), scenarioOf(20 * minute, steps)];
+  const recorded = async (recordingBytesMax?: number) => {
+    let [file, fromMs] = [Buffer.alloc(0), 0];
+    const onRecording = (bytes: Uint8Array, from: number): void => void ([file, fromMs] = [Buffer.from(bytes), from]);
+    await rehearse(cluster, scenario, 2, { onRecording, ...(recordingBytesMax && { recordingBytesMax }) });
+    return { fromMs, ...(await openRecording(inOrder([file]), { isForced: false })) };
+  };
+  const [whole, last] = [await recorded(), await recorded(150_000)];
+  t.is(whole.fromMs, 0);
+  t.true(last.fromMs > 10 * minute && last.fromMs < 19 * minute, `${last.fromMs} ms are missing`);
+  t.is(last.head.fromMs - whole.head.fromMs, last.fromMs);
+  t.is(last.index.toMs, whole.index.toMs);
+  t.deepEqual(last.head.processes.toSorted(), whole.head.processes.toSorted());
+  const machines = new Map((await allCharts()).map(({ machine }) => [machine.id, machine]));
+  for (const { index } of [whole, last]) t.is(verify(index, machines).differences, 0);
+  const atEnd = ({ index }: Pick<OpenedRecording, "index">): readonly string[] =>
+    [...actorsAt(index, TimelineAtRequest.create({ atMs: index.toMs }))]
+      .flatMap(({ process, snapshot }) =>
+        (snapshot?.actors ?? []).map(({ actor, states }) => `${process} ${actor} ${states.join()}`),
+      )
+      .toSorted();
+  t.deepEqual(atEnd(last), atEnd(whole), "both know the same at the end");
+  t.deepEqual(last.index.gaps.within(last.head.fromMs, last.head.toMs), []);
 });
