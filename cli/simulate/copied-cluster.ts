@@ -105,8 +105,9 @@ function uniqueName(hostname: string, taken: Set<string>): string {
     .slice(0, 50);
   const base = namesOf(tidy).kind === "names" ? tidy : "node";
   let name = base;
-  for (let number = 2; taken.has(name); number += 1) name = `${base}-${number}`;
-  taken.add(name);
+  // Host names are the same in any case.
+  for (let number = 2; taken.has(name.toLowerCase()); number += 1) name = `${base}-${number}`;
+  taken.add(name.toLowerCase());
   return name;
 }
 

@@ -55,7 +55,7 @@ const readers: { readonly [Kind in Action["kind"]]: Reader } = {
       const scaled = withReplicas(held, replicas);
       if (scaled === null)
         fields.add("service", `'${service}' runs on every node; only replicated services can be scaled`);
-      else before.timeline.set(service, scaled);
+      else before.timeline.scale(service, scaled);
     }
     return { kind: "scale", service, replicas };
   },
@@ -75,12 +75,14 @@ const readers: { readonly [Kind in Action["kind"]]: Reader } = {
   },
   drain: availability("drain"),
   activate: availability("activate"),
-  join(node, path, step, { timeline }) {
+  join(node, path, step, { leftMs, timeline }) {
     const fields = fieldsOf(node, path, step, [...groupKeys, "over"]);
     const nodes = readGroup(fields);
     const isAdded = checkNames([{ nodes, node, path }], timeline.nodes, step.mistakes);
     if (isAdded) timeline.addNodes(nodes);
-    return { kind: "join", nodes: isAdded ? nodes : [], overMs: fields.ms("over", 0) };
+    const overMs = fields.ms("over", 0);
+    if (overMs > leftMs) fields.add("over", "is after the end of the scenario; set a longer 'duration'");
+    return { kind: "join", nodes: isAdded ? nodes : [], overMs };
   },
   "lose-nodes"(node, path, step, { timeline }) {
     const fields = fieldsOf(node, path, step, [...choiceKeys, "for"]);

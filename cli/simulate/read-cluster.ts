@@ -3,13 +3,14 @@ import type { NetworkSpec } from "../../proto/gen/messages.ts";
 import type { ClusterPlan, NodePlan, ServicePlan } from "../../simulation/rehearsal/plan.ts";
 import { networksOf } from "../stack/convert-resources.ts";
 import { interpolatedTree, type Variables } from "../stack/interpolate.ts";
-import { child, mapping, type MappingNode, type Node } from "../stack/located.ts";
+import { child, mapping, under, type MappingNode, type Node } from "../stack/located.ts";
 import { defaultNetwork } from "../stack/names.ts";
 import { composeFile } from "../stack/schema.ts";
 import { check } from "../stack/shape.ts";
 import { withLongForms } from "../stack/short-forms.ts";
 import { View } from "../stack/view.ts";
 import { parseYaml } from "../stack/yaml.ts";
+import { networkProblem, portProblem, sameName } from "./conflicts.ts";
 import { Fields, mappingAt } from "./fields.ts";
 import { Mistakes } from "./mistakes.ts";
 import { nodesMax } from "./names.ts";
@@ -29,7 +30,7 @@ export function readCluster(text: string, file: string, variables: Variables): C
   const fields = new Fields(root, "", clusterKeys, mistakes);
   const managers = fields.whole("managers", managersDefault, [1, managersMax]);
   const nodes = readNodes(fields, mistakes);
-  const networks = mistakes.attempt(() => readNetworks(root), []);
+  const networks = mistakes.attempt(() => readNetworks(root, mistakes), []);
   const services = readServices(root, mistakes);
   mistakes.report();
   return { managers, nodes, networks: withDefault(networks, services), services };
@@ -84,13 +85,21 @@ function defaultNode(name: string): NodePlan {
   return { name, labels: {}, nanoCpus: BigInt(nanoCpus), memoryBytes: BigInt(memoryBytes), failures: null };
 }
 
-function readNetworks(root: MappingNode): readonly NetworkSpec[] {
+function readNetworks(root: MappingNode, mistakes: Mistakes): readonly NetworkSpec[] {
   const networks = mappingAt(root, "networks");
   if (networks === null) return [];
   const tree = mapping([["networks", networks]], root.at);
   check(tree, composeFile, "");
   const { own } = networksOf(new View(withLongForms(asOwn(tree), "/"), ""), "", [...networks.entries.keys()]);
-  return [...own.values()].map(reducedNetwork);
+  const read: NetworkSpec[] = [];
+  for (const spec of [...own.values()].map(reducedNetwork)) {
+    const name = spec.annotations?.name ?? "";
+    const problem = networkProblem(spec, read);
+    const at = networks.entries.get(name)?.at ?? networks.at;
+    if (problem === null) read.push(spec);
+    else mistakes.add(at, under("networks", name), problem);
+  }
+  return read;
 }
 
 /** A rehearsal has no cluster besides: external networks are created as well. */
@@ -108,11 +117,22 @@ function withoutExternal(network: Node): Node {
 
 function readServices(root: MappingNode, mistakes: Mistakes): readonly ServicePlan[] {
   const services = mistakes.attempt(() => mappingAt(root, "services"), null);
-  return [...(services?.entries ?? [])].flatMap(([name, { value }]) => {
-    const read = (): ServicePlan[] => {
-      const long = longService(name, value, root);
-      return [readService(name, long, `services.${name}`, { root, mistakes })];
-    };
-    return mistakes.attempt(read, []);
-  });
+  const plans: ServicePlan[] = [];
+  const names = new Set<string>();
+  for (const [name, { at, value }] of services?.entries ?? []) {
+    const path = `services.${name}`;
+    const same = sameName(name, names);
+    if (same !== undefined) mistakes.add(at, path, `has the same name as '${same}' for managers, which ignore case`);
+    names.add(name);
+    const read = (): ServicePlan => readService(name, longService(name, value, root), path, { root, mistakes });
+    const plan = mistakes.attempt(read, null);
+    if (plan === null) continue;
+    const problem = portProblem(
+      plan.spec,
+      plans.map(({ spec }) => spec),
+    );
+    if (problem !== null) mistakes.add(child(value, "ports")?.at ?? at, `${path}.ports`, problem);
+    plans.push(plan);
+  }
+  return plans;
 }

@@ -72,14 +72,15 @@ export function checkNames(
   mistakes: Mistakes,
 ): boolean {
   let isRight = true;
-  const seen = new Set(known);
+  // Host names are the same in any case.
+  const seen = new Set([...known].map((name) => name.toLowerCase()));
   for (const { nodes, node, path } of groups) {
-    const again = nodes.find(({ name }) => seen.has(name));
+    const again = nodes.find(({ name }) => seen.has(name.toLowerCase()));
     if (again !== undefined) {
       isRight = false;
       mistakes.add(node.at, under(path, "name"), `'${again.name}' exists already; give each node a name of its own`);
     }
-    for (const { name } of nodes) seen.add(name);
+    for (const { name } of nodes) seen.add(name.toLowerCase());
   }
   const last = groups.at(-1);
   if (seen.size <= nodesMax || last === undefined) return isRight;

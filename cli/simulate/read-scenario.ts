@@ -8,7 +8,9 @@ import type { Variables } from "../stack/interpolate.ts";
 import { Fields } from "./fields.ts";
 import { Mistakes } from "./mistakes.ts";
 import { actionKinds, readAction } from "./read-action.ts";
+import { unplaceable } from "./placeable.ts";
 import { readTree } from "./read-cluster.ts";
+import { definitionOf, keyOf } from "./read-service.ts";
 import { Timeline } from "./timeline.ts";
 
 const scenarioKeys = ["name", "description", "duration", "steps", "networks"] as const;
@@ -30,13 +32,30 @@ export function readScenario(text: string, file: string, cluster: ClusterPlan, v
   const networks = cluster.networks.map(({ annotations }) => annotations?.name ?? "");
   const steps: StepPlan[] = [];
   for (const { fields: step, atMs } of inOrder(fields, durationMs)) {
-    const action = readAction(step, { timeline, networks, managers: cluster.managers });
+    const leftMs = Math.max(0, durationMs - atMs);
+    const action = readAction(step, { timeline, networks, managers: cluster.managers, leftMs });
     if (action !== null) steps.push({ atMs, action });
   }
+  checkPlaces(timeline, mistakes);
   const name = fields.text("name", basename(file).replace(/\.ya?ml$/, ""));
   const description = fields.text("description").trim();
   mistakes.report();
   return { name, description, durationMs, steps };
+}
+
+/** A service that a file defines must have a node on which it could run. */
+function checkPlaces({ allNodes, allServices }: Timeline, mistakes: Mistakes): void {
+  const reported = new Set<string>();
+  for (const plan of allServices) {
+    const definition = definitionOf(plan);
+    const found = definition === undefined ? null : unplaceable(plan.spec, allNodes);
+    if (definition === undefined || found === null) continue;
+    const { at, path } = keyOf(definition, found.keys);
+    // A later version may have it from an earlier one.
+    const place = JSON.stringify(at);
+    if (!reported.has(place)) mistakes.add(at, path, found.problem);
+    reported.add(place);
+  }
 }
 
 /** Steps by time; those of one time stay in the order of the file. */

@@ -9,7 +9,18 @@ import { ServiceSpec, TaskSpec } from "../../proto/gen/messages.ts";
 import type { ServicePlan } from "../../simulation/rehearsal/plan.ts";
 import type { Lookups } from "../service/references.ts";
 import { serviceSpecOf } from "../stack/convert-service.ts";
-import { child, mapping, mistake, scalar, textOf, under, type MappingNode, type Node } from "../stack/located.ts";
+import { isProcess } from "../stack/convert-process.ts";
+import {
+  child,
+  mapping,
+  mistake,
+  scalar,
+  textOf,
+  under,
+  type MappingNode,
+  type Node,
+  type Place,
+} from "../stack/located.ts";
 import { composeFile } from "../stack/schema.ts";
 import { check } from "../stack/shape.ts";
 import { withLongForms } from "../stack/short-forms.ts";
@@ -49,7 +60,7 @@ function treeOf(name: string, service: Node, root: MappingNode): MappingNode {
 export function readService(name: string, service: MappingNode, path: string, around: Around): ServicePlan {
   const { root, mistakes } = around;
   const behaviour = readBehaviour(service, path, mistakes);
-  const view = new View(withImage(name, service), path);
+  const view = new View(withImage(name, service, path), path);
   const project = new View(withLongForms(treeOf(name, service, root), "/"), "");
   const full = serviceSpecOf(name, view, { stack: "", project, lookups: itself });
   const spec = reducedSpec(view.has("networks") ? full : withoutNetworks(full));
@@ -57,18 +68,55 @@ export function readService(name: string, service: MappingNode, path: string, ar
   if (refusal !== null) throw mistake(service.at, path, refusal.message);
   checkCount(spec, view);
   checkConstraints(spec, view);
-  return { spec, behaviour };
+  const plan = { spec, behaviour };
+  definitions.set(plan, { service, path, at: around.at ?? service.at });
+  return plan;
+}
+
+/** Where a file defines a version of a service. */
+interface Definition {
+  readonly service: MappingNode;
+  readonly path: string;
+  /** In place of keys that come from an earlier version. */
+  readonly at: Place;
+}
+
+const definitions = new WeakMap<ServicePlan, Definition>();
+
+/** Undefined: the plan comes from a running cluster. */
+export function definitionOf(plan: ServicePlan): Definition | undefined {
+  return definitions.get(plan);
+}
+
+/** Place and path of a key of the definition, or of the innermost one that is there. */
+export function keyOf(
+  { at, path, service }: Definition,
+  keys: readonly string[],
+): { readonly at: Place; readonly path: string } {
+  let place: Node = service;
+  let [found, name] = [at, path];
+  for (const key of keys) {
+    const next = child(place, key);
+    if (next === undefined) break;
+    place = next;
+    name = under(name, key);
+    found = next.at.file === "" ? at : next.at;
+  }
+  return { at: found, path: name };
 }
 
 interface Around {
   /** The file with the definitions that services refer to. */
   readonly root: MappingNode;
   readonly mistakes: Mistakes;
+  /** Place of the definition, if `service` begins elsewhere. */
+  readonly at?: Place;
 }
 
-function withImage(name: string, service: MappingNode): MappingNode {
+/** A process has no image. */
+function withImage(name: string, service: MappingNode, path: string): MappingNode {
   const image = child(service, "image");
-  if (image !== undefined && textOf(image) !== "") return service;
+  if ((image !== undefined && textOf(image) !== "") || isProcess(new View(service, path))) return service;
   const entries = new Map(service.entries);
   entries.set("image", { at: service.at, value: scalar(name.toLowerCase(), service.at) });
   return { ...service, entries };

@@ -1,11 +1,22 @@
 /** Steps that change what a service is: `deploy` with a whole definition, `update` with the keys that change. */
 import { ServiceSpec } from "../../proto/gen/messages.ts";
 import type { Action, ServicePlan } from "../../simulation/rehearsal/plan.ts";
-import { child, mapping, Mistake, scalar, textOf, under, type MappingNode, type Node } from "../stack/located.ts";
+import {
+  child,
+  mapping,
+  Mistake,
+  scalar,
+  textOf,
+  under,
+  type MappingNode,
+  type Node,
+  type Place,
+} from "../stack/located.ts";
 import { mergedService, withoutReset } from "../stack/merge.ts";
 import { Fields } from "./fields.ts";
 import { behaviourDefaults } from "./read-behaviour.ts";
-import { longService, readService } from "./read-service.ts";
+import { portProblem, sameName } from "./conflicts.ts";
+import { definitionOf, keyOf, longService, readService } from "./read-service.ts";
 import { noService, type Before } from "./timeline.ts";
 
 const nothing: ServicePlan = { spec: ServiceSpec.create({}), behaviour: behaviourDefaults };
@@ -17,8 +28,10 @@ export function readDeploy(node: Node, path: string, step: Fields, before: Befor
     step.mistakes.add(read.at, under(path, "service"), `'${read.name}' exists already; use 'update'`);
   }
   if (read === null) return { kind: "deploy", service: nothing };
-  timeline.set(read.name, read.keys);
-  return { kind: "deploy", service: planOf(read.name, read.keys, path, step, before) };
+  const same = sameName(read.name, timeline.services);
+  if (same !== undefined && same !== read.name)
+    step.mistakes.add(read.at, under(path, "service"), `'${same}' exists already, and managers ignore case`);
+  return { kind: "deploy", service: versionOf(read, read.keys, path, step, before) };
 }
 
 export function readUpdate(node: Node, path: string, step: Fields, before: Before): Action {
@@ -30,9 +43,41 @@ export function readUpdate(node: Node, path: string, step: Fields, before: Befor
     step.mistakes.add(read.at, under(path, "service"), noService(read.name, timeline));
     return { kind: "update", service: nothing };
   }
+  const mode = child(child(read.keys, "deploy"), "mode");
+  if (mode !== undefined && textOf(mode) !== modeText(held)) {
+    const problem = `must stay '${modeText(held)}': managers change no service's mode; remove it, and deploy it again`;
+    step.mistakes.add(mode.at, under(under(path, "deploy"), "mode"), problem);
+    return { kind: "update", service: nothing };
+  }
   const merged = withoutReset(mergedService(held, read.keys, read.name));
-  timeline.set(read.name, merged);
-  return { kind: "update", service: planOf(read.name, merged, path, step, before) };
+  return { kind: "update", service: versionOf(read, merged, path, step, before) };
+}
+
+const modeText = (service: MappingNode): string => {
+  const mode = child(child(service, "deploy"), "mode");
+  return mode === undefined ? "replicated" : textOf(mode);
+};
+
+/** Adds the version to the timeline. */
+function versionOf(
+  { at, name }: Definition,
+  tree: MappingNode,
+  path: string,
+  step: Fields,
+  before: Before,
+): ServicePlan {
+  const { timeline } = before;
+  const plan = planOf(name, tree, path, step, { ...before, at });
+  if (plan !== nothing) {
+    const problem = portProblem(plan.spec, timeline.specs);
+    const definition = definitionOf(plan);
+    if (problem !== null && definition !== undefined) {
+      const key = keyOf(definition, ["ports"]);
+      step.mistakes.add(key.at, key.path, problem);
+    }
+  }
+  timeline.set(name, tree, plan);
+  return plan;
 }
 
 interface Definition {
@@ -65,9 +110,26 @@ function withPath<Value>(read: () => Value, before: string, path: string): Value
   }
 }
 
-function planOf(name: string, service: MappingNode, path: string, step: Fields, before: Before): ServicePlan {
+function planOf(
+  name: string,
+  service: MappingNode,
+  path: string,
+  step: Fields,
+  before: Before & { readonly at: Place },
+): ServicePlan {
   const root = rootOf(before, service);
-  return step.mistakes.attempt(() => readService(name, service, path, { root, mistakes: step.mistakes }), nothing);
+  const read = (): ServicePlan => readService(name, service, path, { root, mistakes: step.mistakes, at: before.at });
+  return step.mistakes.attempt(() => located(read, before.at), nothing);
+}
+
+/** Runs a reader, and reports mistakes of keys that come from an earlier version at this place. */
+function located<Value>(read: () => Value, at: Place): Value {
+  try {
+    return read();
+  } catch (error) {
+    if (!(error instanceof Mistake) || error.at.file !== "") throw error;
+    throw new Mistake(at, error.path, error.problem, { cause: error });
+  }
 }
 
 /** The cluster's networks, as a file would define them. */

@@ -27,8 +27,8 @@ import {
 
 /** Networks that each engine has; no task competes for them. */
 const engineNetworks = new Set(["bridge", "host", "none"]);
-/** Image of a service without one, such as a service of processes. */
-const imageDefault = "process:latest";
+/** Image of a service without one, such as a service of processes: its own, which a node lacks before its first task. */
+const imageOf = (name: string): string => `process/${name.toLowerCase()}`;
 
 /** `networkName`: the name of the network that an attachment names or has the id of. */
 export function reducedSpec(spec: ServiceSpec, networkName: (target: string) => string = (name) => name): ServiceSpec {
@@ -41,7 +41,7 @@ export function reducedSpec(spec: ServiceSpec, networkName: (target: string) => 
     annotations: Annotations.create({ name: spec.annotations?.name ?? "", labels: settingsOf(spec) }),
     task: TaskSpec.create({
       container: ContainerSpec.create({
-        image: task?.container?.image ?? imageDefault,
+        image: task?.container?.image ?? imageOf(spec.annotations?.name ?? ""),
         healthcheck: healthOf(task?.container?.healthcheck ?? null),
         stopGracePeriod: task?.container?.stopGracePeriod ?? null,
       }),

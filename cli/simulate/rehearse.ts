@@ -73,7 +73,7 @@ export async function rehearseFor(values: RunValues, shell: Shell): Promise<void
   try {
     for (const { cluster, scenario } of planned) {
       for (const line of cluster.remarks) shell.remark(line);
-      outcomes.push(await run(cluster, scenario, seeds, shell, cancelled.signal));
+      outcomes.push(await readable(shell, () => run(cluster, scenario, seeds, shell, cancelled.signal)));
     }
   } finally {
     process.off("SIGINT", cancel);

@@ -2,7 +2,8 @@
  * State of the services and nodes after each step of a scenario, as far as the file says: what a later step may name, and the
  * Compose syntax that an update changes.
  */
-import type { ClusterPlan } from "../../simulation/rehearsal/plan.ts";
+import type { ServiceSpec } from "../../proto/gen/messages.ts";
+import type { ClusterPlan, NodePlan, ServicePlan } from "../../simulation/rehearsal/plan.ts";
 import { child, mapping, type MappingNode } from "../stack/located.ts";
 import { parseYaml } from "../stack/yaml.ts";
 import { interpolatedTree } from "../stack/interpolate.ts";
@@ -16,6 +17,8 @@ export interface Before {
   /** Names of networks. */
   readonly networks: readonly string[];
   readonly managers: number;
+  /** From the step's time to the end of the scenario. */
+  readonly leftMs: number;
 }
 
 /** Problem of a step that names a service that is not there. */
@@ -25,12 +28,21 @@ export function noService(name: string, { services }: Timeline): string {
   return `no service '${name}' at this time; ${remedy}`;
 }
 
+interface Version {
+  /** In long form. */
+  readonly tree: MappingNode;
+  readonly spec: ServiceSpec;
+}
+
 export class Timeline {
   readonly nodes: Set<string>;
   /** Values by label, of all nodes so far. */
   readonly labels = new Map<string, Set<string>>();
-  /** Each service's versions, in long form, the present one last. */
-  readonly #services = new Map<string, MappingNode[]>();
+  /** All nodes so far, and all versions of services. */
+  readonly allNodes: NodePlan[] = [];
+  readonly allServices: ServicePlan[] = [];
+  /** Each service's versions, the present one last. */
+  readonly #services = new Map<string, Version[]>();
 
   constructor(cluster: ClusterPlan) {
     this.nodes = new Set();
@@ -39,7 +51,7 @@ export class Timeline {
       const name = service.spec.annotations?.name ?? "";
       const tree = interpolatedTree(parseYaml(writeService(service), ""), { get: () => undefined });
       const found = child(child(tree, "services"), name) ?? mapping([], tree.at);
-      this.set(name, longService(name, found, mapping([], tree.at)));
+      this.set(name, longService(name, found, mapping([], tree.at)), service);
     }
   }
 
@@ -48,7 +60,9 @@ export class Timeline {
   }
 
   addNodes(nodes: ClusterPlan["nodes"]): void {
-    for (const { name, labels } of nodes) {
+    for (const node of nodes) {
+      const { labels, name } = node;
+      this.allNodes.push(node);
       this.nodes.add(name);
       for (const [label, value] of Object.entries(labels)) {
         const values = this.labels.get(label) ?? new Set();
@@ -63,10 +77,31 @@ export class Timeline {
 
   /** The present version. Undefined: no such service. */
   get(service: string): MappingNode | undefined {
-    return this.#services.get(service)?.at(-1);
+    return this.#services.get(service)?.at(-1)?.tree;
   }
 
-  set(service: string, version: MappingNode): void {
+  /** The spec of the present version. Undefined: no such service. */
+  spec(service: string): ServiceSpec | undefined {
+    return this.#services.get(service)?.at(-1)?.spec;
+  }
+
+  /** The present specs of all services. */
+  get specs(): readonly ServiceSpec[] {
+    return [...this.#services.values()].flatMap((versions) => versions.at(-1)?.spec ?? []);
+  }
+
+  set(service: string, tree: MappingNode, plan: ServicePlan): void {
+    this.allServices.push(plan);
+    this.#push(service, { tree, spec: plan.spec });
+  }
+
+  /** The same with other replicas, which is a version of its own. */
+  scale(service: string, tree: MappingNode): void {
+    const spec = this.spec(service);
+    if (spec !== undefined) this.#push(service, { tree, spec });
+  }
+
+  #push(service: string, version: Version): void {
     this.#services.set(service, [...(this.#services.get(service) ?? []), version].slice(-2));
   }
 

@@ -91,6 +91,11 @@ export class Simulation {
     return process;
   }
 
+  /** Whether a process, or the NATS server, has this name. */
+  has(name: string): boolean {
+    return this.#processes.has(name) || this.nats.name === name;
+  }
+
   get processes(): Iterable<SimProcess> {
     return this.#processes.values();
   }

@@ -57,7 +57,8 @@ export class RehearsedNodes {
     const address = `192.0.2.${this.all.size + 1}`;
     const at = random.fork(`join.${plan.name}`).pick(managers.all).address;
     const process: SimProcess = simulation.process(
-      plan.name,
+      // A node may be called like a manager, which is another process.
+      simulation.has(plan.name) ? `node/${plan.name}` : plan.name,
       (ports) =>
         this.#boot(ports, plan, machine, {
           address,

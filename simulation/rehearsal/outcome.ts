@@ -17,6 +17,11 @@ export interface RunOutcome {
   readonly events: readonly RunEvent[];
 }
 
+/** Instead of an outcome: managers refused the plan's cluster, and say why. */
+export interface RefusedRun {
+  readonly refused: string;
+}
+
 export interface ServiceOutcome {
   readonly name: string;
   /** Changes of the number of wanted and of running (healthy, if it has a health check) tasks. */

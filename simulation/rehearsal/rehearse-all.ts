@@ -1,7 +1,8 @@
 /** Rehearses a scenario with several seeds, in several processes. */
 import { programStart } from "../../lib/installation.ts";
+import { UserError } from "../../lib/user-error.ts";
 import { poolNodeFlags, runPool } from "../pool.ts";
-import type { RehearsalOutcome, RunOutcome } from "./outcome.ts";
+import type { RefusedRun, RehearsalOutcome, RunOutcome } from "./outcome.ts";
 import type { ClusterPlan, ScenarioPlan } from "./plan.ts";
 import { packedPlans, type PackedPlans } from "./plan-wire.ts";
 
@@ -22,18 +23,25 @@ interface RehearseAllOptions {
   readonly signal?: AbortSignal;
 }
 
-/** The runs are in the order of their seeds, and the same for any number of processes. */
+/** The runs are in the order of their seeds, and the same for any number of processes. Throws UserError if managers refuse the cluster. */
 export async function rehearseAll(options: RehearseAllOptions): Promise<RehearsalOutcome> {
   const { cluster, from, name, onProgress, onRun, processes, scenario, seeds, signal } = options;
   const runs: RunOutcome[] = [];
-  await runPool<PackedPlans, RunOutcome>({
+  let refused: string | null = null;
+  await runPool<PackedPlans, RunOutcome | RefusedRun>({
     program: programStart("simulation/rehearsal/process", poolNodeFlags),
     settings: packedPlans(cluster, scenario),
     from,
     count: seeds,
     processes,
     lost: (how) => lostRun(`the process of the simulation ended: ${how}`),
+    // With another seed it would be refused as well.
+    isLast: (run) => "refused" in run,
     onResult: (seed, run) => {
+      if ("refused" in run) {
+        refused ??= run.refused;
+        return;
+      }
       const result = { ...run, seed };
       runs.push(result);
       onRun?.(result);
@@ -41,6 +49,7 @@ export async function rehearseAll(options: RehearseAllOptions): Promise<Rehearsa
     ...(onProgress === undefined ? {} : { onProgress }),
     ...(signal === undefined ? {} : { signal }),
   });
+  if (refused !== null) throw new UserError(refused);
   return { cluster: name, scenario: scenario.name, durationMs: scenario.durationMs, runs, seedsWanted: seeds };
 }
 

@@ -1,6 +1,7 @@
 /** Rehearses a scenario once, on a simulated copy of a cluster: the real actors, machines and store, in simulated time. */
-import { NodeStatus_State } from "../../proto/gen/messages.ts";
-import { RpcError } from "../../runtime/ports/rpc.ts";
+import { UserError } from "../../lib/user-error.ts";
+import { NodeStatus_State, type NetworkSpec } from "../../proto/gen/messages.ts";
+import { RpcError, Status } from "../../runtime/ports/rpc.ts";
 import { snapshotDefaults } from "../../runtime/store/snapshots.ts";
 import { SimManagers } from "../managers/managers.ts";
 import { quietOptions } from "../quiet-options.ts";
@@ -28,6 +29,9 @@ const lookMs = 1_000;
 /** Number of samples of the placement in a run, at intervals of a second or more. */
 const placementSamples = 300;
 
+/** Managers that answer so have not decided. */
+const silent: ReadonlySet<Status> = new Set([Status.UNAVAILABLE, Status.DEADLINE_EXCEEDED]);
+
 interface RunOptions {
   /** Called about once a second of simulated time, with the simulated milliseconds of the scenario so far; 0 while founding. */
   readonly onProgress?: (ranMs: number) => void;
@@ -42,7 +46,10 @@ interface RunOptions {
   readonly recordingBytesMax?: number;
 }
 
-/** The same plans and seed give the same outcome. */
+/** Managers refuse the plan's cluster: it is wrong, and no scenario was played. */
+export class SetUpRefused extends UserError {}
+
+/** The same plans and seed give the same outcome. Throws SetUpRefused. */
 export async function rehearse(
   cluster: ClusterPlan,
   scenario: ScenarioPlan,
@@ -58,6 +65,10 @@ function servicesOf(cluster: ClusterPlan, scenario: ScenarioPlan): readonly Serv
     action.kind === "deploy" || action.kind === "update" ? [action.service] : [],
   );
   return [...cluster.services, ...deployed];
+}
+
+function hasSubnets({ ipam }: NetworkSpec): boolean {
+  return ipam?.configs.some(({ subnet }) => subnet !== "") === true;
 }
 
 class Rehearsal {
@@ -145,6 +156,7 @@ class Rehearsal {
       await this.#found();
       if (!this.#isOver) await this.#play();
     } catch (error) {
+      if (error instanceof SetUpRefused) throw error;
       this.#scene.fail(`P2: the simulation threw: ${sentence(error)}`);
     } finally {
       for (const each of this.#scene.simulation.processes) each.crash();
@@ -196,15 +208,23 @@ class Rehearsal {
     const { networks, nodes, services } = this.#cluster;
     const work = async (): Promise<void> => {
       await Promise.all(nodes.map((plan) => this.#labelled(plan)));
-      for (const spec of networks) await this.#operations.createNetwork(spec);
+      // As long as the others have none, no requested subnet is taken.
+      for (const spec of networks.toSorted((a, b) => Number(hasSubnets(b)) - Number(hasSubnets(a))))
+        await this.#operations.createNetwork(spec);
       for (const plan of services) await this.#operations.deploy(plan);
     };
     let isDone = false;
+    let refused: RpcError | null = null;
     work().then(
       () => (isDone = true),
-      (error: unknown) => this.#scene.fail(`the cluster cannot be set up: ${sentence(error)}`),
+      (error: unknown) => {
+        if (error instanceof RpcError && !silent.has(error.code)) refused = error;
+        else this.#scene.fail(`P2: setting the cluster up threw: ${sentence(error)}`);
+      },
     );
-    await this.#until(() => isDone, foundingMsMax);
+    await this.#until(() => isDone || refused !== null, foundingMsMax);
+    if (refused !== null)
+      throw new SetUpRefused(`managers refuse the cluster: ${(refused as RpcError).message}`, { cause: refused });
     if (!isDone && !this.#isOver) this.#scene.fail("the cluster cannot be set up: managers did not answer in time");
   }
 

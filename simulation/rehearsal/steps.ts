@@ -170,8 +170,8 @@ export class Steps {
   }
 
   #partitionNodes(nodes: readonly RehearsedNode[], forMs: number): void {
-    const pairs = nodes.flatMap(({ plan }) =>
-      this.#options.managers.processes.map(({ name }): [string, string] => [plan.name, name]),
+    const pairs = nodes.flatMap(({ process: node }) =>
+      this.#options.managers.processes.map(({ name }): [string, string] => [node.name, name]),
     );
     this.#cut(pairs, forMs, `the network is whole again for ${namesOf(nodes)}`);
   }

@@ -2,7 +2,15 @@
 import test from "ava";
 import { allCharts } from "../../cli/charts.ts";
 import { verify } from "../../cli/replay/verify.ts";
-import { TimelineAtRequest, UpdateConfig_FailureAction } from "../../proto/gen/messages.ts";
+import { UserError } from "../../lib/user-error.ts";
+import {
+  Annotations,
+  IPAMConfig,
+  IPAMOptions,
+  NetworkSpec,
+  TimelineAtRequest,
+  UpdateConfig_FailureAction,
+} from "../../proto/gen/messages.ts";
 import { openRecording, type OpenedRecording } from "../../runtime/recording/opened.ts";
 import { actorsAt } from "../../runtime/recording/timeline.ts";
 import type { StepPlan } from "../../simulation/rehearsal/plan.ts";
@@ -221,4 +229,46 @@ test.serial("a recording of a run that is too long for it has the last part of a
       .toSorted();
   t.deepEqual(atEnd(last), atEnd(whole), "both know the same at the end");
   t.deepEqual(last.index.gaps.within(last.head.fromMs, last.head.toMs), []);
+});
+
+test.serial(
+  "a cluster that managers refuse is a mistake, not a violated invariant, and nothing is played",
+  async (t) => {
+    const ipam = IPAMOptions.create({ configs: [IPAMConfig.create({ subnet: "10.1.0.0/33" })] });
+    const network = NetworkSpec.create({ annotations: Annotations.create({ name: "a" }), ipam });
+    const cluster = { ...clusterOf(2, [serviceOf("web", 2)]), networks: [network] };
+    const scenario = scenarioOf(minute, []);
+    const refused = {
+      instanceOf: UserError,
+      message: /^managers refuse the cluster: .*invalid subnet 10\.1\.0\.0\/33$/,
+    };
+    await t.throwsAsync(rehearse(cluster, scenario, 1), refused);
+    const runs: number[] = [];
+    const all = rehearseAll({
+      name: "test",
+      cluster,
+      scenario,
+      from: 1,
+      seeds: 50,
+      processes: 1,
+      onRun: ({ seed }) => void runs.push(seed),
+    });
+    await t.throwsAsync(all, refused);
+    t.deepEqual(runs, []);
+  },
+);
+
+test.serial("a node may be called like a manager, and is cut off alone", async (t) => {
+  const plan = clusterOf(3, [serviceOf("web", 4)]);
+  const names = ["manager-1", "nats", "worker-3"];
+  const cluster = { ...plan, nodes: plan.nodes.map((node, at) => ({ ...node, name: names[at] ?? "" })) };
+  const steps: StepPlan[] = [
+    { atMs: 5_000, action: { kind: "partition-nodes", nodes: { by: "name", names: ["manager-1"] }, forMs: minute } },
+    { atMs: 2 * minute, action: { kind: "partition-managers", managers: [1], forMs: minute } },
+  ];
+  const outcome = await rehearse(cluster, scenarioOf(4 * minute, steps), 1);
+  t.is(outcome.violation, null);
+  const texts = outcome.events.map(({ text }) => text);
+  t.true(texts.includes("node manager-1 is down") && texts.includes("node manager-1 is back"), texts.join("\n"));
+  t.is(texts.filter((text) => text.endsWith(" is down")).length, 1, "not when the manager is cut off");
 });

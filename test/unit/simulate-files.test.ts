@@ -176,6 +176,102 @@ test(
   "c.yaml:2:25: services.a.extends: is not supported in a rehearsal; use the output of 'muster stack config'",
 );
 
+test(
+  "two services with one published port",
+  refused,
+  "nodes: 1\nservices:\n  a: {ports: ['80:80']}\n  b: {ports: ['80:81']}",
+  "c.yaml:4:14: services.b.ports: port '80' is already in use by service 'a' as an ingress port",
+);
+test(
+  "names of services, networks and nodes that differ only in case",
+  refused,
+  "nodes: [{name: n}, {name: N}]\nnetworks:\n  a: {}\n  A: {}\nservices:\n  web: {}\n  Web: {}",
+  "c.yaml:1:20: nodes[1].name: 'N' exists already; give each node a name of its own",
+  "c.yaml:4:3: networks.A: has the same name as 'a' for managers, which ignore case",
+  "c.yaml:7:3: services.Web: has the same name as 'web' for managers, which ignore case",
+);
+test(
+  "networks that managers do not create",
+  refused,
+  [
+    "nodes: 1",
+    "networks:",
+    "  a: {ipam: {config: [{subnet: 10.1.0.0/16}]}}",
+    "  b: {ipam: {config: [{subnet: 10.1.2.0/24}]}}",
+    "  c: {ipam: {config: [{subnet: 10.1.0.0/33}]}}",
+    "  d: {ipam: {config: [{subnet: 10.9.0.0/24, gateway: 10.2.0.1}]}}",
+    "  e: {driver: weird}",
+    "  f: {ipam: {driver: dhcp}}",
+  ].join("\n"),
+  "c.yaml:4:3: networks.b: network cannot be created: its subnet 10.1.2.0/24 overlaps with 10.1.0.0/16 of network a",
+  "c.yaml:5:3: networks.c: ipam configuration: invalid subnet 10.1.0.0/33",
+  "c.yaml:6:3: networks.d: ipam configuration: subnet 10.9.0.0/24 does not contain gateway 10.2.0.1",
+  "c.yaml:7:3: networks.e: error during lookup of plugin weird",
+  "c.yaml:8:3: networks.f: error during lookup of plugin dhcp",
+);
+test("a service of processes is one without an image", (t) => {
+  const { services } = cluster("nodes: 1\nservices:\n  a: {command: sleep 9, x-muster: {driver: exec}}");
+  t.is(services[0]?.spec.task?.container?.image, "process/a");
+  const error = t.throws(() => cluster("nodes: 1\nservices:\n  a: {command: b, x-muster: {driver: rkt}}", "c.yaml"));
+  t.is(error.message, "c.yaml:3:38: services.a.x-muster.driver: must be container or exec, not 'rkt'");
+});
+
+/** A scenario that does nothing, on a cluster with a mistake that only the whole shows. */
+const unplaced = test.macro((t, text: string, steps: string, ...lines: readonly string[]) => {
+  const plan = cluster(text, "c.yaml");
+  const error = t.throws(() => readScenario(`duration: 1h\nsteps: ${steps}`, "s.yaml", plan, unset), {
+    instanceOf: UserError,
+  });
+  t.deepEqual(error.message.split("\n"), lines);
+});
+const small =
+  "nodes: [{name: n, cpus: 2, memory: 4g, labels: {rack: a, disk: hdd}}, {name: m, labels: {rack: b}}]\nservices:\n";
+test(
+  "services that no node can run",
+  unplaced,
+  [
+    small,
+    "  a: {deploy: {placement: {constraints: [node.labels.rack == c]}}}",
+    "  b: {deploy: {placement: {constraints: [node.labels.rack == b, node.labels.disk == hdd]}}}",
+    "  c: {deploy: {placement: {constraints: [node.labels.rack == a]}, resources: {reservations: {cpus: '3', memory: 5g}}}}",
+    "  d: {deploy: {placement: {constraints: [node.hostname == x]}}}",
+    "  e: {deploy: {placement: {constraints: [node.platform.os == windows]}}}",
+    "  f: {deploy: {mode: global, placement: {constraints: [node.labels.rack == c]}}}",
+    "  g: {deploy: {placement: {constraints: [node.labels.rack == b]}, resources: {reservations: {cpus: '4'}}}}",
+  ].join("\n"),
+  "[]",
+  "c.yaml:4:41: services.a.deploy.placement.constraints: 'node.labels.rack == c' holds on no node of the cluster, and on none that joins",
+  "c.yaml:5:41: services.b.deploy.placement.constraints: hold together on no node of the cluster, and on none that joins",
+  "c.yaml:6:93: services.c.deploy.resources.reservations: no node on which it may run has 3 CPUs (the most are 2) and 5g of memory (the most are 4g)",
+  "c.yaml:7:41: services.d.deploy.placement.constraints: 'node.hostname == x' holds on no node of the cluster, and on none that joins",
+  "c.yaml:8:41: services.e.deploy.placement.constraints: 'node.platform.os == windows' holds on no node of the cluster, and on none that joins",
+);
+test(
+  "a cluster without nodes",
+  unplaced,
+  "nodes: []\nservices: {a: {}}",
+  "[]",
+  "c.yaml:2:15: services.a: can run nowhere: the cluster has no nodes",
+);
+test(
+  "updates and deployments that no node can run",
+  unplaced,
+  `${small}  a: {}`,
+  [
+    "",
+    "  - {at: 1s, update: {service: a, deploy: {placement: {constraints: [node.labels.rack == c]}}}}",
+    "  - {at: 2s, deploy: {service: b, deploy: {resources: {reservations: {memory: 99g}}}}}",
+    "  - {at: 3s, update: {service: a, image: a:3}}",
+  ].join("\n"),
+  "s.yaml:3:69: steps[0].update.deploy.placement.constraints: 'node.labels.rack == c' holds on no node of the cluster, and on none that joins",
+  "s.yaml:4:70: steps[1].deploy.deploy.resources.reservations: no node on which it may run has 99g of memory (the most are 8g)",
+);
+test("a service may wait for a node that joins", (t) => {
+  const plan = cluster(`${small}  a: {deploy: {placement: {constraints: [node.labels.rack == c]}}}`);
+  const text = "steps: [{at: 5m, join: {name: late, labels: {rack: c}}}]";
+  t.is(readScenario(text, "s.yaml", plan, unset).steps.length, 1);
+});
+
 test("a scenario has each action, in order of time", (t) => {
   const plan = scenario(`
 description: All.
@@ -385,6 +481,41 @@ test(
   stopped,
   "{at: 1s, partition-managers: {managers: [1, 4], for: 1m}}",
   "s.yaml:3:49: steps[0].partition-managers.managers[1]: must be the number of a manager, from 1 to 3, not '4'",
+);
+test(
+  "a published port that is in use",
+  stopped,
+  "{at: 1s, deploy: {service: b, ports: ['80:1']}}\n  - {at: 2s, update: {service: agent, ports: ['80:2']}}",
+  "s.yaml:3:42: steps[0].deploy.ports: port '80' is already in use by service 'web' as an ingress port",
+  "s.yaml:4:46: steps[1].update.ports: port '80' is already in use by service 'web' as an ingress port",
+);
+test("a published port that is free again", (t) => {
+  const steps = "steps:\n  - {at: 1s, remove: {service: web}}\n  - {at: 2s, deploy: {service: b, ports: ['80:1']}}";
+  t.is(scenario(steps).steps.length, 2);
+});
+test(
+  "a service that differs from another only in case",
+  stopped,
+  "{at: 1s, deploy: {service: WEB}}",
+  "s.yaml:3:32: steps[0].deploy.service: 'web' exists already, and managers ignore case",
+);
+test(
+  "another mode of a service",
+  stopped,
+  "{at: 1s, update: {service: web, deploy: {mode: global}}}",
+  "s.yaml:3:52: steps[0].update.deploy.mode: must stay 'replicated': managers change no service's mode; remove it, and deploy it again",
+);
+test(
+  "nodes that join after the end",
+  stopped,
+  "{at: 59m, join: {name: x, count: 9, over: 2m}}",
+  "s.yaml:3:47: steps[0].join.over: is after the end of the scenario; set a longer 'duration'",
+);
+test(
+  "a node that joins under the name of another, in another case",
+  stopped,
+  "{at: 1s, join: {name: Worker-1}}",
+  "s.yaml:3:20: steps[0].join.name: 'Worker-1' exists already; give each node a name of its own",
 );
 test("a fault without an end", stopped, "{at: 1s, full-log: }", "s.yaml:3:24: steps[0].full-log: requires 'for'");
 test(
@@ -745,8 +876,17 @@ const aCluster = fc
       front: { driver_opts: { a: "$" }, internal: true },
       back: { ipam: { config: [{ subnet: "10.1.0.0/16" }] } },
     },
-    services: Object.fromEntries(services.map((each, at) => composed(`s${at}`, each))),
+    services: Object.fromEntries(services.map((each, at) => composed(`s${at}`, withOwnPorts(each, at)))),
   }));
+
+/** No two services publish the same port. */
+function withOwnPorts<Service extends { readonly ports?: readonly { readonly published: string }[] }>(
+  service: Service,
+  at: number,
+): Service {
+  const ports = service.ports?.map((port) => ({ ...port, published: String(Number(port.published) + 100 * at) }));
+  return { ...service, ...(ports === undefined ? {} : { ports }) };
+}
 
 test("a plan that is written is read back unchanged", (t) => {
   fc.assert(
