@@ -67,6 +67,11 @@ export interface LeadershipParts {
 
 export interface Leadership extends Running {
   isLeading(): boolean;
+  /**
+   * Whether the lease of this term lasts until now, by this process's clock. A process that was stopped for longer handles what was
+   * due before the end of its term, and only then learns of it: whatever the log does not reject must ask first.
+   */
+  isTermCurrent(): boolean;
   /** The leader as far as this process knows; null when none was heard recently. */
   leader(): { readonly managerId: string; readonly epoch: number } | null;
   readonly proposer: Proposer;
@@ -261,6 +266,7 @@ export function startLeadership(env: Omit<Environment, "proposer" | "times">, pa
 
   return {
     isLeading: () => led !== null,
+    isTermCurrent: () => led !== null && clock.monotonic() < lease.snapshot.context.deadline,
     leader: () => {
       if (led !== null) return { managerId, epoch: led.epoch };
       if (heard === null || clock.monotonic() - heard.at > leaderSilenceMs) return null;

@@ -260,7 +260,11 @@ export function startManager(parts: ManagerParts): Manager {
     const startRest = (): void => {
       if (stopped) return;
       const orchestration = startOrchestration(traceOrchestration(termed, serviceTraces));
-      const volumes = startVolumes(writingAs(termed, Origin.ORIGIN_VOLUMES), parts.csi ?? noCsiSockets);
+      const volumes = startVolumes(
+        writingAs(termed, Origin.ORIGIN_VOLUMES),
+        parts.csi ?? noCsiSockets,
+        leadership.isTermCurrent,
+      );
       knowledge = knowledgeOf(orchestration, volumes);
       duties.push(
         orchestration,

@@ -25,17 +25,23 @@ export interface CallTarget {
   /** Name of the plugin. */
   readonly name: string;
   readonly secrets: readonly VolumeSecret[];
+  /**
+   * Asked before the call: a storage system cannot reject what a leader whose term is over asks of it, such as a volume that the
+   * next leader has deleted. Absent on nodes.
+   */
+  readonly mayCall?: () => boolean;
   secretData(id: string): Uint8Array | undefined;
 }
 
 /** Calls `ask` with the plugin if it is serving. Never rejects: the outcome is an event, with secrets removed. */
 export async function callPlugin(
-  { plugins, name, secrets: wanted, secretData }: CallTarget,
+  { mayCall, plugins, name, secrets: wanted, secretData }: CallTarget,
   ask: (plugin: CsiPlugin, secrets: Secrets) => Promise<void>,
 ): Promise<CallOutcome> {
   const plugin = plugins.find(name);
   if (plugin === undefined) return failure("unclear", `storage plugin ${name} has no socket on this machine`);
   if (!plugin.isServing) return failure("unclear", `cannot reach storage plugin ${name} from here: ${plugin.trouble}`);
+  if (mayCall?.() === false) return failure("unclear", "this manager no longer leads");
   const secrets = secretsOf(wanted, secretData);
   try {
     await ask(plugin, secrets);

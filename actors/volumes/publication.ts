@@ -146,7 +146,7 @@ export class PublicationActor {
   ): Promise<void> {
     const volume = this.#env.store.get("volume", this.#volumeId);
     if (volume === undefined) return this.#actor.send(goneMeanwhile);
-    const target = targetOf(volume, this.#parts.plugins, this.#env.store);
+    const target = targetOf(volume, this.#parts, this.#env.store);
     const outcome = await callPlugin(target, (plugin, secrets) => ask(volume, plugin, secrets));
     this.#actor.send(outcome);
   }

@@ -21,9 +21,14 @@ const { CreateVolume, DeleteVolume } = CsiControllerService.methods;
 export const goneMeanwhile: CallOutcome = { type: "call.failed", reason: "the volume was removed", failing: "unclear" };
 
 /** Only for the leader, which has every secret. */
-export function targetOf(volume: Volume, plugins: CsiPlugins, store: Store): CallTarget {
+export function targetOf(
+  volume: Volume,
+  { isTermCurrent, plugins }: Pick<VolumeParts, "isTermCurrent" | "plugins">,
+  store: Store,
+): CallTarget {
   return {
     plugins,
+    mayCall: isTermCurrent,
     name: driverOf(volume),
     secrets: volume.spec?.secrets ?? [],
     secretData: (id) => store.get("secret", id)?.spec?.data,
@@ -34,6 +39,8 @@ export interface VolumeParts {
   readonly plugins: CsiPlugins;
   /** Whether the volume is assigned to a task that has not terminated. */
   hasUsers(volumeId: string): boolean;
+  /** Whether this manager still leads. */
+  readonly isTermCurrent: () => boolean;
   readonly draw: Draw;
 }
 
@@ -107,19 +114,16 @@ export class VolumeActor {
   async #create(): Promise<void> {
     const volume = this.#env.store.get("volume", this.#id);
     if (volume === undefined) return this.#actor.send(goneMeanwhile);
-    const outcome = await callPlugin(
-      targetOf(volume, this.#parts.plugins, this.#env.store),
-      async (served, secrets) => {
-        if (!served.facts.makesVolumes) {
-          this.#made = infoByName(volume);
-          return;
-        }
-        const { volume: made } = await served.call(CreateVolume, createRequest(volume, secrets));
-        if (made === null || made.volumeId === "")
-          throw new RpcError(Status.INTERNAL, "the plugin reported success but returned no volume id");
-        this.#made = infoOf(made);
-      },
-    );
+    const outcome = await callPlugin(targetOf(volume, this.#parts, this.#env.store), async (served, secrets) => {
+      if (!served.facts.makesVolumes) {
+        this.#made = infoByName(volume);
+        return;
+      }
+      const { volume: made } = await served.call(CreateVolume, createRequest(volume, secrets));
+      if (made === null || made.volumeId === "")
+        throw new RpcError(Status.INTERNAL, "the plugin reported success but returned no volume id");
+      this.#made = infoOf(made);
+    });
     this.#actor.send(outcome);
   }
 
@@ -134,12 +138,9 @@ export class VolumeActor {
   async #delete(): Promise<void> {
     const volume = this.#env.store.get("volume", this.#id);
     if (volume === undefined) return this.#actor.send(goneMeanwhile);
-    const outcome = await callPlugin(
-      targetOf(volume, this.#parts.plugins, this.#env.store),
-      async (served, secrets) => {
-        if (served.facts.makesVolumes) await unlessUnknown(served.call(DeleteVolume, deleteRequest(volume, secrets)));
-      },
-    );
+    const outcome = await callPlugin(targetOf(volume, this.#parts, this.#env.store), async (served, secrets) => {
+      if (served.facts.makesVolumes) await unlessUnknown(served.call(DeleteVolume, deleteRequest(volume, secrets)));
+    });
     this.#actor.send(outcome);
   }
 

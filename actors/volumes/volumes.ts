@@ -22,9 +22,12 @@ export interface Volumes extends Running {
   explainTask(task: Task): readonly Reason[];
 }
 
-/** For the leader only, after its replica has caught up: two instances would both call the plugins. */
-export function startVolumes(env: Environment, sockets: CsiSockets): Volumes {
-  return new VolumesActor(env, sockets);
+/**
+ * For the leader only, after its replica has caught up: two instances would both call the plugins. `isTermCurrent`: whether this
+ * manager still leads, asked before each call.
+ */
+export function startVolumes(env: Environment, sockets: CsiSockets, isTermCurrent: () => boolean): Volumes {
+  return new VolumesActor(env, sockets, isTermCurrent);
 }
 
 interface Cared {
@@ -42,7 +45,7 @@ class VolumesActor implements Volumes {
   readonly #unsubscribe: () => void;
   #stopped = false;
 
-  constructor(env: Environment, sockets: CsiSockets) {
+  constructor(env: Environment, sockets: CsiSockets, isTermCurrent: () => boolean) {
     this.#env = env;
     const random = env.random.fork("volumes");
     const plugins = new CsiPlugins({
@@ -53,7 +56,7 @@ class VolumesActor implements Volumes {
       sockets,
       onServing: (name) => this.#pluginServes(name),
     });
-    this.#parts = { plugins, hasUsers: (id) => this.#users.has(id), draw: drawUpperHalf(random) };
+    this.#parts = { plugins, hasUsers: (id) => this.#users.has(id), draw: drawUpperHalf(random), isTermCurrent };
     for (const task of env.store.all("task")) if (task.volumes.length > 0) this.#follow(task, new Set());
     for (const volume of env.store.all("volume")) this.#care(volume);
     const watch = env.store.watch((commit) => this.#onCommit(commit));

@@ -26,8 +26,9 @@ function world(t: ExecutionContext, options: StorageOptions = {}) {
   const { clock, env, seed, store } = manager;
   const storage = new Storage(options);
   const sockets = socketsOf(() => new PluginLink(clock, storage, null));
+  const term = { isCurrent: true };
   const start = () => {
-    const volumes = startVolumes(env, sockets);
+    const volumes = startVolumes(env, sockets, () => term.isCurrent);
     t.teardown(() => volumes.stop());
     return volumes;
   };
@@ -47,7 +48,7 @@ function world(t: ExecutionContext, options: StorageOptions = {}) {
     );
     seed("volume", Volume.patch(stored(id), { publishStatus }));
   };
-  return { ...manager, clock, env, seed, store, storage, sockets, start, settle, stored, states, publish };
+  return { ...manager, clock, env, seed, store, storage, sockets, term, start, settle, stored, states, publish };
 }
 
 const made = VolumeInfo.create({ volumeId: "vol-data" });
@@ -62,6 +63,24 @@ test("a volume is created at its plugin and the store gets its id", async (t) =>
   t.is(storage.done.get("CreateVolume"), 1);
   await settle(60_000);
   t.is(storage.done.get("CreateVolume"), 1);
+});
+
+test("a leader whose term is over, and who has not noticed, asks nothing of a plugin", async (t) => {
+  const { publish, seed, start, settle, states, storage, term } = world(t);
+  seed("volume", volume("data"));
+  seed("node", storageNode("n1"));
+  start();
+  await settle();
+  term.isCurrent = false;
+  seed("volume", volume("more"));
+  publish("data", { n1: PENDING_PUBLISH });
+  await settle(60_000);
+  t.is(storage.done.get("CreateVolume"), 1);
+  t.is(storage.done.get("ControllerPublishVolume"), undefined);
+  term.isCurrent = true;
+  await settle(60_000);
+  t.is(storage.done.get("CreateVolume"), 2);
+  t.deepEqual(states("data"), { n1: PUBLISHED });
 });
 
 test("a later volume is created too", async (t) => {
