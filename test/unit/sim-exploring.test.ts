@@ -135,9 +135,9 @@ test("plans with rare features are picked more often, and each pick makes the ne
   const corpus = new Corpus();
   t.is(corpus.pick(new SimRandom("1")), null);
   const [common, rare] = [drawOptions(1), drawOptions(2)];
-  t.deepEqual(corpus.add(common, ["a", "b"]), ["a", "b"]);
-  t.deepEqual(corpus.add(rare, ["a", "c"]), ["c"]);
-  for (let run = 0; run < 50; run += 1) t.deepEqual(corpus.add(drawOptions(3), ["a", "b"]), []);
+  t.deepEqual(corpus.add(common, ["a", "b"], 100), ["a", "b"]);
+  t.deepEqual(corpus.add(rare, ["a", "c"], 100), ["c"]);
+  for (let run = 0; run < 50; run += 1) t.deepEqual(corpus.add(drawOptions(3), ["a", "b"], 100), []);
   t.is(corpus.size, 2);
   const random = new SimRandom("2");
   const picks = Array.from({ length: 200 }, () => corpus.pick(random));

@@ -1,7 +1,8 @@
 /**
  * Plans worth mutating further: each was the first to reach some feature, a mark or a transition of a chart.
  *
- * A plan is picked by its features' rarity: one whose features many later plans reach as well gives way to others.
+ * A plan is picked by its features' rarity, and by its cost: one whose features many later plans reach as well gives way to others,
+ * and so does one that runs for long.
  */
 import type { SimOptions } from "../../../simulation/options.ts";
 import type { SimRandom } from "../../../runtime/sim/random.ts";
@@ -10,6 +11,8 @@ interface Entry {
   readonly plan: SimOptions;
   /** Features that it was the first to reach. */
   readonly own: readonly string[];
+  /** Steps of its run. */
+  readonly steps: number;
   picked: number;
 }
 
@@ -23,22 +26,22 @@ export class Corpus {
   }
 
   /** Counts the features of a run; its plan is kept if any is new. Returns these. */
-  add(plan: SimOptions, features: Iterable<string>): readonly string[] {
+  add(plan: SimOptions, features: Iterable<string>, steps: number): readonly string[] {
     const own: string[] = [];
     for (const feature of features) {
       const before = this.#reached.get(feature) ?? 0;
       if (before === 0) own.push(feature);
       this.#reached.set(feature, before + 1);
     }
-    if (own.length > 0) this.#entries.push({ plan, own, picked: 0 });
+    if (own.length > 0) this.#entries.push({ plan, own, steps, picked: 0 });
     return own;
   }
 
   /** A plan to mutate; null while there is none. */
   pick(random: SimRandom): SimOptions | null {
-    const weights = this.#entries.map(({ own, picked }) => {
+    const weights = this.#entries.map(({ own, picked, steps }) => {
       const rarity = own.reduce((sum, feature) => sum + 1 / (this.#reached.get(feature) ?? 1), 0);
-      return rarity / (1 + picked);
+      return rarity / (1 + picked) / Math.max(1, steps);
     });
     let left = random.next() * weights.reduce((sum, weight) => sum + weight, 0);
     const at = weights.findIndex((weight) => (left -= weight) < 0);

@@ -13,8 +13,14 @@ import { mutated } from "./mutations.ts";
 
 /** A plan depends on all results but those of the newest plans before it, this many: they may still be running. */
 export const lag = 8;
-/** Share of plans that are a new seed instead of a mutation: features that no mutation leads to. */
-const newSeedShare = 0.2;
+/**
+ * Bounds of the share of plans that are new seeds, the others being mutations. In between, it is their share of the features found
+ * for each step: seeds find most at first, and mutations once seeds find little.
+ */
+const newSeedShareMin = 0.2;
+const newSeedShareMax = 0.8;
+/** By this factor, earlier plans of a kind count less with each later one. */
+const forgetting = 0.97;
 
 /** The part of a run's result that exploration needs. */
 export interface ExploredRun extends Pick<SimResult, "failure" | "steps" | "strikes" | "versions" | "virtualMs"> {
@@ -31,11 +37,27 @@ export interface ExploredFailure {
   readonly run: ExploredRun;
 }
 
+/** Features that the plans of one kind found, for each of their steps; newer plans count more. */
+class Yield {
+  #features = 1;
+  #steps = 1;
+
+  add(features: number, steps: number): void {
+    this.#features = this.#features * forgetting + features;
+    this.#steps = this.#steps * forgetting + steps;
+  }
+
+  get perStep(): number {
+    return this.#features / this.#steps;
+  }
+}
+
 export class Exploration {
   readonly #start: number;
   readonly #isGuided: boolean;
   readonly #corpus = new Corpus();
-  readonly #plans = new Map<number, SimOptions>();
+  readonly #plans = new Map<number, { readonly plan: SimOptions; readonly isNew: boolean }>();
+  readonly #yields = { new: new Yield(), mutated: new Yield() };
   readonly #failures = new Map<string, { readonly first: ExploredFailure; times: number }>();
   readonly marks = new Map<string, number>();
   readonly transitions = new Set<string>();
@@ -51,22 +73,22 @@ export class Exploration {
 
   /** The plan of a number; the results of all earlier ones but the newest `lag` must be in. */
   plan(number: number): SimOptions {
-    const plan = this.#next(number);
-    this.#plans.set(number, plan);
+    const random = new SimRandom(`${this.#start}/explore/${number}`);
+    const isNew = !this.#isGuided || random.chance(this.#newSeedShare());
+    const picked = isNew ? null : this.#corpus.pick(random);
+    const plan = picked === null ? drawOptions(number) : mutated(picked, random, this.#corpus.pick(random) ?? picked);
+    this.#plans.set(number, { plan, isNew: picked === null });
     return plan;
   }
 
-  #next(number: number): SimOptions {
-    const random = new SimRandom(`${this.#start}/explore/${number}`);
-    const isNew = !this.#isGuided || random.chance(newSeedShare);
-    const picked = isNew ? null : this.#corpus.pick(random);
-    if (picked === null) return drawOptions(number);
-    return mutated(picked, random, this.#corpus.pick(random) ?? picked);
+  #newSeedShare(): number {
+    const [seeds, mutations] = [this.#yields.new.perStep, this.#yields.mutated.perStep];
+    return Math.min(Math.max(seeds / (seeds + mutations), newSeedShareMin), newSeedShareMax);
   }
 
   /** Takes the result of a number; they must come in order. Returns the failure if its invariant was not violated before. */
   take(number: number, run: ExploredRun): ExploredFailure | null {
-    const plan = this.#plans.get(number) as SimOptions;
+    const { isNew, plan } = this.#plans.get(number) as { readonly plan: SimOptions; readonly isNew: boolean };
     this.#plans.delete(number);
     this.#runs += 1;
     this.#virtualMs += run.virtualMs;
@@ -76,7 +98,8 @@ export class Exploration {
     if (run.failure === null) {
       // A run that failed ended early: what it reached next to a bug is not worth more of the same.
       const marks = new Map(run.marks);
-      this.#corpus.add(planOf(plan, { ...run, marks }), [...marks.keys(), ...run.transitions]);
+      const found = this.#corpus.add(planOf(plan, { ...run, marks }), [...marks.keys(), ...run.transitions], run.steps);
+      this.#yields[isNew ? "new" : "mutated"].add(found.length, run.steps);
       return null;
     }
     const invariant = invariantOf(run.failure);

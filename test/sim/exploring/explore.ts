@@ -63,9 +63,9 @@ export async function explore(options: ExploreOptions): Promise<number> {
   const exploration = new Exploration(from, isGuided);
   const startedAt = performance.now();
   const shown = (): string => {
-    const { corpus, failures, runs, virtualMs } = exploration.sums;
+    const { corpus, cpuMs, failures, runs, virtualMs } = exploration.sums;
     const minutes = Math.round((performance.now() - startedAt) / 60_000);
-    return `${minutes} min: ${runs} runs, ${hours(virtualMs)} simulated cluster-hours, ${exploration.marks.size} marks, ${exploration.transitions.size} transitions, ${corpus} plans kept, ${failures.length} failures`;
+    return `${minutes} min: ${runs} runs, ${(cpuMs / 60_000).toFixed(1)} CPU min, ${hours(virtualMs)} simulated cluster-hours, ${exploration.marks.size} marks, ${exploration.transitions.size} transitions, ${corpus} plans kept, ${failures.length} failures`;
   };
   // A plan waits for the results that it depends on.
   let taken = from;
