@@ -1,15 +1,14 @@
 /** `muster record`: the last minutes of the cluster's processes as one file, for `muster replay`. */
-import { statfsSync } from "node:fs";
-import { dirname, resolve } from "node:path";
 import { UserError } from "../lib/user-error.ts";
 import { ActorSelection, InspectionService, RecentActorsRequest, RecordingPart } from "../proto/gen/messages.ts";
 import type { RpcChannel } from "../runtime/ports/rpc.ts";
 import { partOverheadBytes, recordingBytesMax, recordingFile } from "../runtime/recording/format.ts";
 import { openRecording } from "../runtime/recording/opened.ts";
-import { replaceFile } from "../runtime/system/whole-file.ts";
 import { command, type Command } from "./command.ts";
 import { describeRecording } from "./replay/summary.ts";
+import { streamed } from "./streamed.ts";
 import { parsePositiveDuration } from "./values.ts";
+import { writeWhole } from "./write-whole.ts";
 
 export const record: Command = command({
   max: 0,
@@ -36,7 +35,7 @@ export const record: Command = command({
     try {
       const selection = ActorSelection.create({ processes: values.process ?? [] });
       const file = await fileOf(channel, RecentActorsRequest.create({ selection, sinceMs }));
-      await written(path, file);
+      await writeWhole(path, file, "recording");
       shell.print(`${path}: ${Math.ceil(file.length / 1024).toLocaleString("en")} KiB`);
       for (const line of describeRecording(await openRecording(once(file), { isForced: false }))) shell.print(line);
     } finally {
@@ -61,67 +60,16 @@ async function fileOf(channel: RpcChannel, request: RecentActorsRequest): Promis
   return Buffer.concat(chunks);
 }
 
-/** Parts that wait to be compressed: the manager is paused beyond. */
-const queuedMax = 64;
-
 /** Encoded, as the manager sends them. Rejects with RpcError, and UserError for a recording that nobody could open. */
 async function* partsOf(channel: RpcChannel, request: RecentActorsRequest): AsyncGenerator<Uint8Array> {
-  const queue: Uint8Array[] = [];
-  let failed: Error | null = null;
-  let isOver = false;
-  let isPaused = false;
-  let wake = (): void => undefined;
-  const call = channel.serverStream(InspectionService.methods.Record, request, {
-    onMessage(part) {
-      queue.push(RecordingPart.encode(part));
-      if (queue.length >= queuedMax && !isPaused) {
-        isPaused = true;
-        call.pause();
-      }
-      wake();
-    },
-    onEnd(error) {
-      failed = error;
-      isOver = true;
-      wake();
-    },
-  });
   let bytes = 0;
-  for (;;) {
-    const part = queue.shift();
-    if (part !== undefined) {
-      bytes += part.length + 4 + partOverheadBytes;
-      if (bytes > recordingBytesMax) {
-        call.cancel();
-        throw new UserError(
-          `the recording exceeds ${recordingBytesMax / 2 ** 20} MiB: use a shorter --since, or choose processes with --process`,
-        );
-      }
-      yield part;
-      if (isPaused && queue.length < queuedMax / 2) {
-        isPaused = false;
-        call.resume();
-      }
-    } else if (failed !== null) throw failed;
-    else if (isOver) return;
-    else await new Promise<void>((resolve) => (wake = resolve));
+  for await (const message of streamed(channel, InspectionService.methods.Record, request)) {
+    const part = RecordingPart.encode(message);
+    bytes += part.length + 4 + partOverheadBytes;
+    if (bytes > recordingBytesMax)
+      throw new UserError(
+        `the recording exceeds ${recordingBytesMax / 2 ** 20} MiB: use a shorter --since, or choose processes with --process`,
+      );
+    yield part;
   }
-}
-
-/** All or nothing. Rejects with UserError. */
-async function written(path: string, file: Uint8Array): Promise<void> {
-  try {
-    await replaceFile(path, file);
-  } catch (error) {
-    const { code = "", message } = error as NodeJS.ErrnoException;
-    throw new UserError(`cannot write ${path}: ${code === "ENOSPC" ? fullDisk(path, file.length) : message}`, {
-      cause: error,
-    });
-  }
-}
-
-function fullDisk(path: string, needed: number): string {
-  const { bavail, bsize } = statfsSync(dirname(resolve(path)));
-  const mib = (bytes: number): string => (bytes / 2 ** 20).toFixed(1);
-  return `the disk is full: the recording has ${mib(needed)} MiB, ${mib(bavail * bsize)} MiB are free; choose another file with -o`;
 }

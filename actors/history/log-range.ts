@@ -17,7 +17,8 @@ import {
 import { timeMs, timestampOf } from "../../proto/time.ts";
 import type { CallSignal, Sink } from "../../runtime/ports/rpc.ts";
 import { RpcError, Status } from "../../runtime/ports/rpc.ts";
-import { basePieceBytes, mebibytes, objectOverheadBytes, rangeBytesMax } from "../../runtime/recording/format.ts";
+import { mebibytes } from "../../runtime/part-file.ts";
+import { basePieceBytes, objectOverheadBytes, rangeBytesMax } from "../../runtime/recording/format.ts";
 import { isoTime } from "../../runtime/recording/iso-time.ts";
 import { LogBreak } from "../../runtime/store/log-break.ts";
 import { decodeRecord, equalBytes, sha256 } from "../../runtime/store/record.ts";

@@ -2,7 +2,7 @@
 import { createReadStream, statSync } from "node:fs";
 import { UserError } from "../../lib/user-error.ts";
 import { openRecording, type OpenedRecording } from "../../runtime/recording/opened.ts";
-import { RecordingError } from "../../runtime/recording/format.ts";
+import { PartFileError } from "../../runtime/part-file.ts";
 
 /** A compressed recording has a tenth of its contents; a file as large as this exceeds their limit with certainty. */
 const fileBytesMax = 1024 * 1024 * 1024;
@@ -24,7 +24,7 @@ export async function openFile(path: string, isForced: boolean): Promise<OpenedR
   try {
     return await openRecording(createReadStream(path, { highWaterMark: 1024 * 1024 }), { isForced });
   } catch (error) {
-    if (!(error instanceof RecordingError)) throw cannot((error as Error).message, error);
+    if (!(error instanceof PartFileError)) throw cannot((error as Error).message, error);
     const isReadable = error.fault === "truncated" || error.fault === "damaged";
     throw cannot(`${error.message}${isReadable ? "; --force opens what can be read of it" : ""}`, error);
   }

@@ -10,7 +10,8 @@ import {
   RecordingEnd,
   RecordingHead,
 } from "../../proto/gen/messages.ts";
-import { partsOfFile, RecordingError, recordingBytesMax, type ReadLimits } from "./format.ts";
+import { PartFileError } from "../part-file.ts";
+import { partsOfFile, recordingBytesMax, type RecordingLimits } from "./format.ts";
 import { RecordedObjects } from "./recorded-objects.ts";
 import { Seal, type SealCheck } from "./seal.ts";
 import { everyTime, TimelineIndex } from "./timeline-index.ts";
@@ -36,13 +37,13 @@ export interface OpenedRecording {
   readonly missing: readonly string[];
   readonly seal: SealCheck;
   /** Why the rest, or the rest of the range of the log, could not be read, if it was opened all the same; null: it is whole. */
-  readonly fault: RecordingError | null;
+  readonly fault: PartFileError | null;
 }
 
 interface OpenOptions {
   /** Opens a recording whose end cannot be read, or whose seal is broken, as far as possible. */
   readonly isForced: boolean;
-  readonly limits?: ReadLimits;
+  readonly limits?: RecordingLimits;
 }
 
 /** In place of a process, in the list of gaps. */
@@ -67,9 +68,9 @@ class Parts {
   readonly spans: RecordedSpan[] = [];
   readonly seal = new Seal();
 
-  /** Throws RecordingError. */
+  /** Throws PartFileError. */
   take(bytes: Uint8Array): void {
-    if (this.end !== null) throw new RecordingError("damaged", "it is damaged: parts follow its last one");
+    if (this.end !== null) throw new PartFileError("damaged", "it is damaged: parts follow its last one");
     const part = partOf(bytes);
     if (part.field !== Field.end) this.seal.add(bytes);
     switch (part.field) {
@@ -109,12 +110,12 @@ function partOf(bytes: Uint8Array): { readonly field: number; readonly value: Ui
   } catch {
     // Reported below.
   }
-  throw new RecordingError("damaged", `it is damaged: a part of ${bytes.length} bytes cannot be decoded`);
+  throw new PartFileError("damaged", `it is damaged: a part of ${bytes.length} bytes cannot be decoded`);
 }
 
 function decoded<T>(codec: { readonly typeName: string; decode(bytes: Uint8Array): T }, bytes: Uint8Array): T {
   const message = decodedOrNull(codec, bytes);
-  if (message === null) throw new RecordingError("damaged", `it is damaged: a ${codec.typeName} cannot be decoded`);
+  if (message === null) throw new PartFileError("damaged", `it is damaged: a ${codec.typeName} cannot be decoded`);
   return message;
 }
 
@@ -124,26 +125,26 @@ function addObjectGaps({ gaps, fromMs, toMs }: TimelineIndex, objects: RecordedO
   if (objects.toMs !== null && objects.toMs < toMs) gaps.add(objectsName, Math.max(fromMs, objects.toMs), toMs);
 }
 
-/** Rejects with RecordingError, and as `chunks` does. */
+/** Rejects with PartFileError, and as `chunks` does. */
 export async function openRecording(
   chunks: AsyncIterable<Uint8Array>,
   { isForced, limits }: OpenOptions,
 ): Promise<OpenedRecording> {
   const parts = new Parts();
-  let fault: RecordingError | null = null;
+  let fault: PartFileError | null = null;
   try {
     for await (const part of partsOfFile(chunks, limits)) parts.take(part);
-    if (parts.end === null) throw new RecordingError("truncated", "it is truncated: its last part is missing");
+    if (parts.end === null) throw new PartFileError("truncated", "it is truncated: its last part is missing");
   } catch (error) {
-    const canGoOn = error instanceof RecordingError && (error.fault === "truncated" || error.fault === "damaged");
+    const canGoOn = error instanceof PartFileError && (error.fault === "truncated" || error.fault === "damaged");
     if (!isForced || !canGoOn || parts.head === null) throw error;
     fault = error;
   }
   const { head, end, transactions, lines, spans } = parts;
-  if (head === null) throw new RecordingError("damaged", "it is damaged: its first part is missing");
+  if (head === null) throw new PartFileError("damaged", "it is damaged: its first part is missing");
   const seal: SealCheck =
     end === null ? { kind: "broken", failed: fault?.message ?? "its end is missing" } : parts.seal.check(end, head);
-  if (seal.kind === "broken" && !isForced) throw new RecordingError("damaged", `its seal is broken: ${seal.failed}`);
+  if (seal.kind === "broken" && !isForced) throw new PartFileError("damaged", `its seal is broken: ${seal.failed}`);
   const { objects, fault: rangeFault } = RecordedObjects.open(transactions);
   if (rangeFault !== null && !isForced) throw rangeFault;
   const times = { ...everyTime, toMs: head.toMs + clockMarginMs };

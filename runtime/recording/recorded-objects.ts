@@ -15,7 +15,8 @@ import { splitFirst } from "../store/record.ts";
 import { Replica } from "../store/replica.ts";
 import { SnapshotError, type Capture } from "../store/snapshot.ts";
 import type { Commit } from "../store/store.ts";
-import { mebibytes, objectOverheadBytes, rangeBytesMax, RecordingError } from "./format.ts";
+import { mebibytes, PartFileError } from "../part-file.ts";
+import { objectOverheadBytes, rangeBytesMax } from "./format.ts";
 import { isoTime } from "./iso-time.ts";
 
 /** Changes between two checkpoints, at some 20 µs each. */
@@ -39,7 +40,7 @@ type OpenedObjects = {
   /** Null: the recording has none, or its base cannot be read. */
   readonly objects: RecordedObjects | null;
   /** Why the range cannot be read, or not to its end; null: it can. */
-  readonly fault: RecordingError | null;
+  readonly fault: PartFileError | null;
 };
 
 export class RecordedObjects {
@@ -124,10 +125,10 @@ export class RecordedObjects {
     }));
   }
 
-  /** Throws LogBreak and RecordingError. */
+  /** Throws LogBreak and PartFileError. */
   #take({ version, atMs, record, base, end }: RecordedTransaction, count: ByteCount): void {
     if (base || this.#isComplete)
-      throw new RecordingError("damaged", `it is damaged: a part of its range of the log is out of order`);
+      throw new PartFileError("damaged", `it is damaged: a part of its range of the log is out of order`);
     if (end) {
       if (version !== this.#replica.version)
         throw new LogBreak(
@@ -195,7 +196,7 @@ export class RecordedObjects {
   }
 }
 
-/** Throws RecordingError above the limit. */
+/** Throws PartFileError above the limit. */
 class ByteCount {
   readonly #bytesMax: number;
   #bytes = 0;
@@ -207,15 +208,15 @@ class ByteCount {
   add(bytes: number): void {
     this.#bytes += bytes;
     if (this.#bytes <= this.#bytesMax) return;
-    throw new RecordingError("damaged", `its range of the log exceeds the limit of ${mebibytes(this.#bytesMax)}`);
+    throw new PartFileError("damaged", `its range of the log exceeds the limit of ${mebibytes(this.#bytesMax)}`);
   }
 }
 
-/** Throws SnapshotError and RecordingError. */
+/** Throws SnapshotError and PartFileError. */
 function loadedBase(pieces: readonly RecordedTransaction[], count: ByteCount): Replica {
   const [first] = pieces;
   if (first === undefined)
-    throw new RecordingError("damaged", "it is damaged: its range of the log begins without a state");
+    throw new PartFileError("damaged", "it is damaged: its range of the log begins without a state");
   const bytes = Buffer.concat(pieces.map(({ record }) => record));
   // The limit covers the memory for its objects, whose number is known before they are decoded, and checked after.
   const head = splitFirst(bytes)?.first;
@@ -228,10 +229,10 @@ function loadedBase(pieces: readonly RecordedTransaction[], count: ByteCount): R
   return replica;
 }
 
-function faultOf(error: unknown): RecordingError {
-  if (error instanceof RecordingError) return error;
+function faultOf(error: unknown): PartFileError {
+  if (error instanceof PartFileError) return error;
   if (error instanceof LogBreak || error instanceof SnapshotError)
-    return new RecordingError("damaged", `it is damaged: its range of the log cannot be read: ${error.message}`, {
+    return new PartFileError("damaged", `it is damaged: its range of the log cannot be read: ${error.message}`, {
       cause: error,
     });
   throw error;

@@ -21,7 +21,7 @@ import {
 } from "../../proto/gen/messages.ts";
 import { lengthDelimited, ListWriter } from "../../proto/list-writer.ts";
 import { ActorStates } from "./actor-states.ts";
-import { framed } from "./seal.ts";
+import { framed } from "../part-file.ts";
 
 /**
  * Compressed bytes of a ring: ten minutes at 100 steps a second, hours of a small cluster. A state of each actor, about

@@ -1,13 +1,14 @@
 /**
- * The seal of a recording: the digest of all its parts, signed with the key of the manager that made it. A reader learns from it
- * who made the recording, and that nothing was changed since.
+ * The seal of a recording or a backup: the digest of all its parts, signed with the key of the manager that made it. A reader
+ * learns from it who made the file, and that nothing was changed since.
  *
- * The certificate shows that the signer is a manager of the cluster that the recording names. A recording carries the root that
- * it is checked against, so a reader who must exclude a cluster made up for the purpose compares the root's digest.
+ * The certificate shows that the signer is a manager of the cluster that the file names. The file carries the root that it is
+ * checked against, so a reader who must exclude a cluster made up for the purpose compares the root's digest.
  */
 import { createHash, createPublicKey, sign, verify, type Hash } from "node:crypto";
 import { describeCertificate } from "../../lib/pki/index.ts";
-import { RecordingEnd, type RecordingHead } from "../../proto/gen/messages.ts";
+import { RecordingEnd } from "../../proto/gen/messages.ts";
+import { lengthOf } from "../part-file.ts";
 
 /** Certificate and key of the manager that makes a recording. */
 export interface RecordingSigner {
@@ -23,25 +24,20 @@ export type SealCheck =
   /** `failed`: the check that failed, as a sentence. */
   | { readonly kind: "broken"; readonly failed: string };
 
-/** Distinguishes these signatures from all others by the same key. */
-const purpose = Buffer.from("muster recording\n");
+/** The kind of file: distinguishes the signatures from all others by the same key. */
+type SealPurpose = "muster recording" | "muster backup";
+
 /** Managers' keys are on P-256. */
 const hashName = "sha256";
 
-/** A part as it is in a file and in the digest: its length in four bytes, big end first, and its bytes. */
-export function framed(part: Uint8Array): Buffer {
-  return Buffer.concat([lengthOf(part), part]);
-}
-
-function lengthOf(part: Uint8Array): Buffer {
-  const length = Buffer.allocUnsafe(4);
-  length.writeUInt32BE(part.length);
-  return length;
-}
-
 export class Seal {
   readonly #hash: Hash = createHash(hashName);
+  readonly #purpose: Buffer;
   #parts = 0;
+
+  constructor(purpose: SealPurpose = "muster recording") {
+    this.#purpose = Buffer.from(`${purpose}\n`);
+  }
 
   get parts(): number {
     return this.#parts;
@@ -62,12 +58,12 @@ export class Seal {
       digest,
       certificate: signer.certificatePem,
       root: signer.rootPem,
-      signature: sign(hashName, Buffer.concat([purpose, digest]), signer.keyPem),
+      signature: sign(hashName, Buffer.concat([this.#purpose, digest]), signer.keyPem),
     });
   }
 
-  /** Checks the last part of a recording whose other parts were added. */
-  check(end: RecordingEnd, { clusterId, toMs }: RecordingHead): SealCheck {
+  /** Checks the last part of a file whose other parts were added. `toMs`: when it was made. */
+  check(end: RecordingEnd, { clusterId, toMs }: { readonly clusterId: string; readonly toMs: number }): SealCheck {
     const broken = (failed: string): SealCheck => ({ kind: "broken", failed });
     if (end.parts !== this.#parts)
       return broken(`it has ${this.#parts} parts instead of the ${end.parts} that were written`);
@@ -77,7 +73,7 @@ export class Seal {
     if (end.signature.length === 0 && end.certificate === "") return { kind: "unsigned" };
     const certificate = describeCertificate(end.certificate, end.root);
     if (certificate.kind === "malformed") return broken(`its certificate is ${certificate.reason}`);
-    if (!isSignedBy(end, digest)) return broken("its signature does not fit its certificate");
+    if (!this.#isSignedBy(end, digest)) return broken("its signature does not fit its certificate");
     // The clock of the manager that signed may be off, so the end of the validity will do.
     if (!certificate.verify(end.root, toMs) && !certificate.verify(end.root, certificate.notAfterMs))
       return broken("its certificate was not issued by the root that it names");
@@ -91,12 +87,12 @@ export class Seal {
   #digestWith(end: RecordingEnd): Buffer {
     return this.#hash.copy().update(RecordingEnd.encode(end)).digest();
   }
-}
 
-function isSignedBy({ certificate, signature }: RecordingEnd, digest: Uint8Array): boolean {
-  try {
-    return verify(hashName, Buffer.concat([purpose, digest]), createPublicKey(certificate), signature);
-  } catch {
-    return false;
+  #isSignedBy({ certificate, signature }: RecordingEnd, digest: Uint8Array): boolean {
+    try {
+      return verify(hashName, Buffer.concat([this.#purpose, digest]), createPublicKey(certificate), signature);
+    } catch {
+      return false;
+    }
   }
 }

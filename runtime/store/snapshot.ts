@@ -18,6 +18,8 @@ import { codecs, kindOf, unwrap, type AnyObject } from "./tables.ts";
 
 /** Objects in one part: some hundred kilobytes, a few milliseconds of work before the next turn of the event loop. */
 const partObjectsMax = 1_000;
+/** Bytes of objects in one part, with one more object at most: configs and secrets are large, and a part is one message of a backup. */
+const partObjectBytesMax = 1024 * 1024;
 
 /** Bytes passed to the hash at once. */
 const gatheredBytes = 65_536;
@@ -62,10 +64,13 @@ class StateHasher {
   readonly #gathered = new Uint8Array(gatheredBytes);
   #filled = 0;
 
-  add(table: TableName, object: AnyObject): void {
+  /** Returns the size of the object in bytes, without the spec of a task. */
+  add(table: TableName, object: AnyObject): number {
     this.#addFramed(Uint8Array.of(kindOf(table)));
-    if (table !== "task") this.#addFramed(codecs[table].encode(object as never));
-    else this.#addTask(object as Task);
+    if (table === "task") return this.#addTask(object as Task);
+    const encoded = codecs[table].encode(object as never);
+    this.#addFramed(encoded);
+    return encoded.length;
   }
 
   digest(receipts: readonly Receipt[]): Uint8Array {
@@ -75,16 +80,18 @@ class StateHasher {
     return this.#hash.digest();
   }
 
-  #addTask(task: Task): void {
-    this.#addFramed(Task.encode(Task.patch(task, { spec: null })));
+  #addTask(task: Task): number {
+    const encoded = Task.encode(Task.patch(task, { spec: null }));
+    this.#addFramed(encoded);
     const { spec } = task;
-    if (spec === null) return;
+    if (spec === null) return encoded.length;
     let digest = this.#specs.get(spec);
     if (digest === undefined) {
       digest = sha256(TaskSpec.encode(spec));
       this.#specs.set(spec, digest);
     }
     this.#addFramed(digest);
+    return encoded.length;
   }
 
   /** Small pieces are gathered: a call of the hash costs as much as hashing half a kilobyte. */
@@ -118,22 +125,25 @@ export function captureHash(capture: Capture): Uint8Array {
   return hasher.digest(capture.receipts);
 }
 
-/** Encodes in steps: each `next` encodes a part, the last returns the bytes. */
-export function* encodingSteps(capture: Capture): Generator<void, Uint8Array<ArrayBuffer>> {
+/** Encodes in steps: each `next` yields an encoded part without a header, the last returns the header. */
+export function* snapshotParts(capture: Capture): Generator<Uint8Array, SnapshotHeader> {
   const hasher = new StateHasher();
-  const parts: Uint8Array[] = [];
   const places = new Map<TaskSpec, number>();
   let records = 0;
   for (const { table, objects } of capture.tables) {
     records += objects.length;
-    for (let from = 0; from < objects.length; from += partObjectsMax) {
-      const slice = objects.slice(from, from + partObjectsMax);
-      for (const object of slice) hasher.add(table, object);
-      parts.push(encodePart(table, slice, places));
-      yield;
+    let slice: AnyObject[] = [];
+    let bytes = 0;
+    for (const [at, object] of objects.entries()) {
+      slice.push(object);
+      bytes += hasher.add(table, object);
+      if (slice.length < partObjectsMax && bytes < partObjectBytesMax && at < objects.length - 1) continue;
+      yield encodePart(table, slice, places);
+      slice = [];
+      bytes = 0;
     }
   }
-  const header = SnapshotHeader.create({
+  return SnapshotHeader.create({
     sequence: capture.version,
     recordSequence: capture.recordSequence,
     checksum: capture.checksum,
@@ -143,7 +153,23 @@ export function* encodingSteps(capture: Capture): Generator<void, Uint8Array<Arr
     records,
     receipts: capture.receipts,
   });
+}
+
+/** The bytes of a snapshot with these parts. */
+export function joinedSnapshot(header: SnapshotHeader, parts: readonly Uint8Array[]): Uint8Array<ArrayBuffer> {
   return joinDelimited([SnapshotPart.encode(SnapshotPart.create({ header })), ...parts]);
+}
+
+/** Encodes in steps: each `next` encodes a part, the last returns the bytes. */
+export function* encodingSteps(capture: Capture): Generator<void, Uint8Array<ArrayBuffer>> {
+  const parts: Uint8Array[] = [];
+  const steps = snapshotParts(capture);
+  for (;;) {
+    const step = steps.next();
+    if (step.done === true) return joinedSnapshot(step.value, parts);
+    parts.push(step.value);
+    yield;
+  }
 }
 
 export function encodeSnapshot(capture: Capture): Uint8Array<ArrayBuffer> {

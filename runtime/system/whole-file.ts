@@ -93,37 +93,46 @@ export function replaceFileSync(path: string, content: string | Uint8Array, opti
   }
 }
 
-/** Like `replaceFileSync`, without blocking the event loop. */
+/** Content that arrives piece by piece; when it rejects, the file keeps its old content, and the error is passed on. */
+type StreamedContent = AsyncIterable<Uint8Array>;
+
+/** Like `replaceFileSync`, without blocking the event loop. Returns the size of the file in bytes. */
 export async function replaceFile(
   path: string,
-  content: string | Uint8Array,
+  content: string | Uint8Array | StreamedContent,
   options: ReplaceOptions = {},
-): Promise<void> {
-  await putInPlace(path, content, options);
+): Promise<number> {
+  const size = await putInPlace(path, content, options);
   await syncFolder(dirname(path));
+  return size;
 }
 
 /** `replaceFile` without W3, for callers that sync the folder once for many files. */
 export async function putInPlace(
   path: string,
-  content: string | Uint8Array,
+  content: string | Uint8Array | StreamedContent,
   options: ReplaceOptions = {},
-): Promise<void> {
+): Promise<number> {
   const { beside = `${path}.next`, mode = privateMode } = options;
-  const data = bytesOf(content);
   await rm(beside, { force: true });
   try {
+    let size = 0;
     const file = await open(beside, newFile, mode);
     try {
-      // On a FileHandle, this continues until all is written.
-      await file.writeFile(data);
+      const pieces = typeof content === "string" || content instanceof Uint8Array ? [bytesOf(content)] : content;
+      for await (const piece of pieces) {
+        // On a FileHandle, this continues until all is written.
+        await file.writeFile(piece);
+        size += piece.length;
+      }
       await file.chmod(mode);
       await file.sync();
-      checkSize(beside, (await file.stat()).size, data.length);
+      checkSize(beside, (await file.stat()).size, size);
     } finally {
       await file.close();
     }
     await rename(beside, path);
+    return size;
   } catch (error) {
     await rm(beside, { force: true });
     throw error;

@@ -19,7 +19,8 @@ import {
   User,
 } from "../../proto/gen/messages.ts";
 import { RpcError, Status } from "../../runtime/ports/rpc.ts";
-import { basePieceBytes, objectOverheadBytes, RecordingError } from "../../runtime/recording/format.ts";
+import { PartFileError } from "../../runtime/part-file.ts";
+import { basePieceBytes, objectOverheadBytes } from "../../runtime/recording/format.ts";
 import { openRecording } from "../../runtime/recording/opened.ts";
 import { RecordedObjects } from "../../runtime/recording/recorded-objects.ts";
 import { encodeRecord } from "../../runtime/store/record.ts";
@@ -348,12 +349,12 @@ test("OB1: a range that was changed or made up is refused, and --force shows wha
     const error = await t.throwsAsync(
       openRecording(inOrder([file]), { isForced: false }),
       {
-        instanceOf: RecordingError,
+        instanceOf: PartFileError,
         message: says,
       },
       name,
     );
-    t.is((error as RecordingError | undefined)?.fault, "damaged", name);
+    t.is((error as PartFileError | undefined)?.fault, "damaged", name);
     const forced = await openRecording(inOrder([file]), { isForced: true });
     t.regex(forced.fault?.message ?? "", says, name);
     t.is(forced.objects?.transactions ?? -1, kept, name);

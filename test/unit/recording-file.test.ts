@@ -19,7 +19,7 @@ import {
   TimelineOverviewRequest,
   TimelineStepsRequest,
 } from "../../proto/gen/messages.ts";
-import { RecordingError } from "../../runtime/recording/format.ts";
+import { PartFileError } from "../../runtime/part-file.ts";
 import { openRecording } from "../../runtime/recording/opened.ts";
 import { actorsAt, overview, stepsOf } from "../../runtime/recording/timeline.ts";
 import { madeFeeds } from "../fixtures/feed-history.ts";
@@ -43,8 +43,8 @@ function parts(): RecordingPart[] {
 
 const opened = (file: Uint8Array, isForced = false) => openRecording(inOrder([file]), { isForced });
 
-async function refusal(t: ExecutionContext, file: Uint8Array): Promise<RecordingError> {
-  return (await t.throwsAsync(opened(file), { instanceOf: RecordingError })) as RecordingError;
+async function refusal(t: ExecutionContext, file: Uint8Array): Promise<PartFileError> {
+  return (await t.throwsAsync(opened(file), { instanceOf: PartFileError })) as PartFileError;
 }
 
 test("a recording opens with its steps in the order of time, its lines, and who signed it", async (t) => {
