@@ -24,6 +24,8 @@ export const verbs: Readonly<Record<string, VerbEntry>> = {
   ),
   manager: verb("Run a manager", async () => (await import("./serve/manager.ts")).manager),
   log: noun("Check and repair the log of a manager that does not start", () => import("./serve/log.ts")),
+  backup: verb("Back up the cluster", async () => (await import("./backup.ts")).backup),
+  restore: verb("Found a cluster again from a backup", async () => (await import("./serve/restore.ts")).restore),
   agent: verb("Run a node", async () => (await import("./serve/agent.ts")).agent),
   node: noun("Manage nodes", () => import("./node.ts")),
   service: noun("Manage services", async () => {

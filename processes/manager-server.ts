@@ -14,6 +14,7 @@ import { raftMembership } from "../actors/manager/raft-membership.ts";
 import type { Admission } from "../edges/grpc/admission/admission.ts";
 import { createGrpcServer, type Credentials, type GrpcServer } from "../edges/grpc/server.ts";
 import {
+  BackupService,
   CAService,
   ControlService,
   DataKeysService,
@@ -65,6 +66,7 @@ export function createManagerServer(
   server.add(ControlService, services.control);
   server.add(WatchService, services.watch);
   server.add(OperatorService, services.operator);
+  server.add(BackupService, services.backup);
   server.add(PolicyService, services.policy);
   server.add(NetworksService, services.networks);
   server.add(UsersService, createUsers(manager.environment, passwords).handlers);

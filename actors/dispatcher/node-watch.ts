@@ -16,7 +16,7 @@ import {
 import { durationMs, timeMs, timestampOf } from "../../proto/time.ts";
 import type { Wait } from "../../machines/dispatcher/mass-down-breaker.machine.ts";
 import { isDemoted } from "../../machines/manager/role.ts";
-import { nodeWatchMachine, nodeWatchTimes } from "../../machines/dispatcher/node-watch.machine.ts";
+import { nodeWatchMachine, nodeWatchTimes, unknownGraceMs } from "../../machines/dispatcher/node-watch.machine.ts";
 import { moved } from "../../machines/task-moves.ts";
 import { isHeld, observedState } from "../../machines/task.ts";
 import { sessionTimes } from "../../machines/dispatcher/session.machine.ts";
@@ -110,10 +110,10 @@ class NodeWatch implements Running {
       nodeId: node.id,
       at,
       isDown,
-      unknownGraceMs: this.#heartbeatPeriodMs() * sessionTimes.unknownGraceFactor,
+      unknownGraceMs: unknownGraceMs(this.#heartbeatPeriodMs(), this.#env.store.get("session", node.id) !== undefined),
       orphanMs: Math.min(nodeWatchTimes.orphanDelayMs, Math.max(0, nodeWatchTimes.orphanDelayMs - elapsed)),
     };
-    const { unknownGraceMs: graceMs } = input;
+    const graceMs = input.unknownGraceMs;
     const effects: EffectsOf<typeof nodeWatchMachine> = {
       requestVerdict: ({ since }) => {
         const granted = this.#options.verdict({ since, graceMs }).kind === "granted";

@@ -8,6 +8,7 @@
 import {
   Origin,
   Trouble_Kind,
+  type BackupService,
   type CAService,
   type ControlService,
   type DataKeysService,
@@ -40,6 +41,7 @@ import { SealedBus } from "../../runtime/store/sealed-bus.ts";
 import { SealedLog } from "../../runtime/store/sealed-log.ts";
 import type { SnapshotOptions } from "../../runtime/store/snapshots.ts";
 import type { Vault } from "../../runtime/store/vault.ts";
+import { createBackups } from "../backup/backup.ts";
 import { bootstrapCluster, whenCluster } from "./bootstrap.ts";
 import { createCa } from "../certificates/ca.ts";
 import type { CertificateAuthority } from "../certificates/ca-port.ts";
@@ -145,6 +147,7 @@ interface ManagerParts extends Omit<Environment, "store" | "proposer" | "times">
 }
 
 interface ManagerServices {
+  readonly backup: ServiceHandlers<typeof BackupService>;
   readonly ca: ServiceHandlers<typeof CAService>;
   readonly nodeCa: ServiceHandlers<typeof NodeCAService>;
   readonly dataKeys: ServiceHandlers<typeof DataKeysService>;
@@ -165,6 +168,8 @@ interface ManagerServices {
 
 export interface Manager extends Running {
   readonly environment: Environment;
+  /** The parts of a backup that this process writes itself. */
+  readonly backupParts: ReturnType<typeof createBackups>["parts"];
   readonly replica: Replica;
   readonly keyring: Keyring;
   readonly leadership: Leadership;
@@ -388,6 +393,7 @@ export function startManager(parts: ManagerParts): Manager {
     blobs,
     controlAt: (past, leaderId) => createControl(past, { ...controlSources, leaderId: () => leaderId }).handlers,
   });
+  const backups = createBackups({ env: environment, replica, log, blobs, clock, telemetry, signer });
   const operator = createOperator(environment, {
     ask: (question) =>
       askLeader(environment, { own: () => knowledge, leader: () => leadership.leader()?.managerId ?? null }, question),
@@ -427,15 +433,18 @@ export function startManager(parts: ManagerParts): Manager {
     inspection,
     watch,
     history,
+    backups,
   ];
   return {
     environment,
+    backupParts: (request) => backups.parts(request),
     replica,
     keyring,
     leadership,
     clockWatch,
     standings,
     services: {
+      backup: backups.handlers,
       ca: ca.ca,
       nodeCa: ca.nodeCa,
       dataKeys: createDataKeys(keys),

@@ -22,6 +22,16 @@ const lines: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     "muster log repair --data-dir /var/lib/muster --nats nats://192.0.2.9:4222":
       "keep the readable part of a shared log",
   },
+  backup: {
+    "muster backup -o cluster.backup --passphrase-file /etc/muster/backup-passphrase":
+      "back up the cluster while it runs",
+    "muster backup --verify cluster.backup --passphrase-file /etc/muster/backup-passphrase":
+      "check that a backup is whole, and show what is in it",
+  },
+  restore: {
+    "muster restore cluster.backup --data-dir /var/lib/muster --passphrase-file /etc/muster/backup-passphrase":
+      "found the cluster again on this machine",
+  },
   agent: {
     "muster agent --join 192.0.2.1:2377 --token SWMTKN-1-… --data-dir /var/lib/muster-agent --label zone=eu":
       "join this machine as a node",

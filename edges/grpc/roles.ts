@@ -9,6 +9,7 @@
  *     while the user is enabled and has the password under which it was issued.
  */
 import {
+  BackupService,
   CAService,
   ControlService,
   DataKeysService,
@@ -164,6 +165,9 @@ const inspection: Rows<typeof InspectionService> = {
   Record: "read-only",
 };
 
+// It has everything: secrets, join tokens and the root's key.
+const backup: Rows<typeof BackupService> = { Take: "admin" };
+
 const users: Rows<typeof UsersService> = {
   ListUsers: "admin",
   AddUser: "admin",
@@ -199,6 +203,7 @@ export const accessByPath: ReadonlyMap<string, Access> = new Map([
   ...byPath(WatchService, watch),
   ...byPath(ControlService, control),
   ...byPath(OperatorService, operator),
+  ...byPath(BackupService, backup),
   ...byPath(TaskAccessService, taskAccess),
   ...byPath(TaskCallsService, taskCalls),
   ...byPath(InspectionService, inspection),

@@ -6,17 +6,31 @@
  * W1: an UNKNOWN node (its manager is gone) has six heartbeat periods to register elsewhere before it is DOWN, and is
  *     declared DOWN only after the mass-down breaker granted it, like a node with a session: the fault that took its manager
  *     may have taken more.
+ * W3: after the cluster was restored from a backup, nodes without a session have `restoredGraceMs`: the managers may be at other
+ *     addresses, and a node that is declared DOWN before it finds them would have its tasks replaced.
  * W2: the tasks of a node that was DOWN for 24 h become ORPHANED; no late report of the node can undo that.
  */
 import { assign } from "xstate";
 import { chart, effect } from "../chart.ts";
+import { sessionTimes } from "./session.machine.ts";
 
 export const nodeWatchTimes = {
   /** From SwarmKit (worker protocol §4.1), in milliseconds. */
   orphanDelayMs: 24 * 60 * 60 * 1_000,
   /** Between two attempts to write, in milliseconds, while the log is unavailable. */
   retryMs: 1_000,
+  /** Time to give new machines the old addresses, in milliseconds. W3 */
+  restoredGraceMs: 10 * 60 * 1_000,
 } as const;
+
+/**
+ * How long an UNKNOWN node may take to register, in milliseconds (W1, W3). Only a restore leaves such a node without a session:
+ * otherwise the session ends with DOWN.
+ */
+export function unknownGraceMs(heartbeatPeriodMs: number, hasSession: boolean): number {
+  const graceMs = heartbeatPeriodMs * sessionTimes.unknownGraceFactor;
+  return hasSession ? graceMs : Math.max(graceMs, nodeWatchTimes.restoredGraceMs);
+}
 
 type NodeWatchEvent =
   | { readonly type: "node.unknown"; readonly at: number }

@@ -4,7 +4,7 @@
  * `owner.json` (the process that runs it), `jetstream/` (its storage).
  */
 import { randomBytes } from "node:crypto";
-import { mkdir, readFile } from "node:fs/promises";
+import { mkdir, readFile, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { replaceFile } from "../system/whole-file.ts";
 import { hasSyncInterval } from "./abilities.ts";
@@ -55,6 +55,11 @@ export async function readAccess(files: ServerFiles): Promise<ServerAccess | nul
 
 export async function writeAccess(files: ServerFiles, access: ServerAccess): Promise<void> {
   await replaceFile(files.access, JSON.stringify(access));
+}
+
+/** The server that starts next chooses its port as a new one does. */
+export async function forgetAccess(dataDir: string): Promise<void> {
+  await rm(join(dataDir, "nats", "access.json"), { force: true });
 }
 
 export async function readOwner(files: ServerFiles): Promise<ServerOwner | null> {

@@ -240,6 +240,7 @@ test("an unknown node is declared DOWN after a verdict, and a DOWN node's tasks 
       claim("W2", isAsked(asked, "orphanTasks") === mayOrphan, "tasks are orphaned too early, or never");
       return null;
     },
+    elsewhere: { W3: "the caller passes the grace period: test/unit/restored.test.ts" },
     ends: true,
   });
 });

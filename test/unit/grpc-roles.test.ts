@@ -56,6 +56,7 @@ test("R3: users have access to what each role allows, and to nothing of the node
       .map(([path]) => path.split(".").at(-1) ?? "")
       .toSorted();
   t.deepEqual(methodsOf("admin"), [
+    "Backup/Take",
     "CA/GetUnlockKey",
     "Control/RemoveNode",
     "Control/UpdateCluster",

@@ -62,6 +62,7 @@ const layers: readonly Layer[] = readFileSync(join(top, "docs/design.md"), "utf8
 /** Packages that only some places may import. */
 const packageHomes: Record<string, readonly string[]> = {
   nats: ["runtime/nats/"],
+  "age-encryption": ["runtime/backup/"],
   "prom-client": ["runtime/telemetry/"],
   pino: ["runtime/telemetry/"],
   croner: ["machines/orchestration/jobs/"],
@@ -159,6 +160,7 @@ const fileWriters: Record<string, string> = {
   "tools/write-reference.ts": "generates pages of this tree",
   "processes/earlier-state.ts": "renames a folder",
   "processes/move-own-nats.ts": "renames a folder",
+  "processes/restore.ts": "renames a folder",
   "drivers/exec/cgroups.ts": "files of the kernel",
   "linux/client-cgroups.ts": "files of the kernel",
   "linux/task-network/tools.ts": "files of the kernel",
