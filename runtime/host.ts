@@ -24,6 +24,7 @@ import {
 } from "xstate";
 import { ActorSystems, type ActorSystem } from "./actor-systems.ts";
 import { assert } from "../lib/assert.ts";
+import { plannedSteps } from "./steps/planned.ts";
 import { watchCauses } from "./observation/cause.ts";
 import { StepWatch } from "./observation/step-watch.ts";
 import type { ObservedActor, StepObserver } from "./observation/step.ts";
@@ -255,6 +256,7 @@ export class Host {
       },
       delays: Object.fromEntries(delays),
     } as never) as Machine;
+    provided.transition = plannedSteps(provided) ?? provided.transition;
     this.#provided.set(machine, provided);
     return provided;
   }

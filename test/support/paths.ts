@@ -1,6 +1,7 @@
 /** Every path through a chart: each event in each reachable state, with a check on each step. */
 import { createActor, type AnyMachineSnapshot, type AnyStateMachine, type AnyTransitionDefinition } from "xstate";
 import { ChartNames } from "../../runtime/observation/chart-names.ts";
+import { PlannedTwin } from "./planned-twin.ts";
 import { childrenOf, pathOf, rootOf, transitionsOf, type AnyNode } from "../../runtime/observation/transition-ids.ts";
 
 /** An effect as the chart requests it. */
@@ -77,7 +78,10 @@ export function allTransitions(machine: AnyStateMachine): ReadonlyMap<AnyTransit
   return new Map(all.map(({ id, transition }) => [transition, id]));
 }
 
-/** Takes steps of a chart without an actor, and remembers which transitions were taken. */
+/**
+ * Takes steps of a chart without an actor, and remembers which transitions were taken. Each step is compared with that of the
+ * chart's plans.
+ */
 class Stepper {
   readonly taken = new Set<AnyTransitionDefinition>();
   readonly #machine: AnyStateMachine;
@@ -85,6 +89,7 @@ class Stepper {
   /** States that were active, also between the transitions of one step. */
   readonly passed = new Set<string>();
   #actions: unknown[] = [];
+  readonly #twin: PlannedTwin;
 
   constructor(machine: AnyStateMachine, input: unknown) {
     this.#machine = machine;
@@ -97,6 +102,7 @@ class Stepper {
         for (const state of statesOf((inspected.snapshot as AnyMachineSnapshot).value)) this.passed.add(state);
       },
     });
+    this.#twin = new PlannedTwin(machine, self);
     const nothing = (): void => undefined;
     this.#scope = {
       self,
@@ -116,6 +122,7 @@ class Stepper {
   }
 
   step(from: AnyMachineSnapshot, event: unknown): readonly [AnyMachineSnapshot, readonly unknown[]] {
+    this.#twin.compare(from, event);
     return this.#collect(() => this.#machine.transition(from as never, event as never, this.#scope as never));
   }
 

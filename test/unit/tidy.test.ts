@@ -80,6 +80,7 @@ const packageHomes: Record<string, readonly string[]> = {
     "runtime/host.ts",
     "runtime/actor-systems.ts",
     "runtime/observation/",
+    "runtime/steps/",
     "actors/orchestration/",
     "cli/chart",
   ],
