@@ -9,6 +9,7 @@ import type { Span } from "@opentelemetry/api";
 import type { TimerHandle } from "../runtime/ports/index.ts";
 import { RpcError, Status, type CallContext, type Sink } from "../runtime/ports/rpc.ts";
 import type { Environment, Running } from "./environment.ts";
+import { traceparentOf } from "../runtime/telemetry/tracing.ts";
 import { endSpan } from "./tracing.ts";
 
 /** Minimum interval between two updates of a node, in milliseconds (Felix's own interval). Changes in between are merged. */
@@ -46,8 +47,8 @@ interface NodeViewsOptions<Update, Of extends View<Update>> {
    * when the message is written.
    */
   startSpan?(nodeId: string, sinceVersion: number): Span | null;
-  /** Splits an update into messages small enough for a stream. */
-  piecesOf(update: Update): readonly Update[];
+  /** Splits an update into messages small enough for a stream. `traceparent`: of the message's span; empty if there is none. */
+  piecesOf(update: Update, traceparent: string): readonly Update[];
 }
 
 interface NodeViews<Update> extends Running {
@@ -107,7 +108,7 @@ export function createNodeViews<Update, Of extends View<Update>>(
       if (update === null) return;
       const span = startSpan?.(nodeId, seenVersion) ?? null;
       seenVersion = store.version;
-      for (const piece of piecesOf(update)) sink.write(piece);
+      for (const piece of piecesOf(update, span === null ? "" : traceparentOf(span))) sink.write(piece);
       if (span !== null) endSpan(env, span);
     }
     const end = (): void => {

@@ -43,6 +43,9 @@ export interface DataplaneOptions {
 /** Felix's grace period for a driver to exit by itself, in milliseconds. */
 const endGraceMs = 4_000;
 
+/** Maximum number of changes whose sending is awaited; beyond it, the earliest counts as sent. */
+const awaitedMax = 100;
+
 /** Maximum messages per turn: a large resync must not block other work of this process. */
 const messagesPerTurn = 500;
 
@@ -53,6 +56,8 @@ export class DataplaneActor {
   readonly #outbox: Outbox;
   readonly #statuses = new Map<string, string>();
   readonly #ended: (() => void)[] = [];
+  /** Called when everything that waits has been sent. */
+  readonly #awaiting: (() => void)[] = [];
   readonly #waiting: Gauge;
   #settings: Readonly<Record<string, string>>;
   #news: DataplaneDriverNews = { state: "wait-for-ready", reason: "" };
@@ -104,6 +109,12 @@ export class DataplaneActor {
     this.#tellSoon();
   }
 
+  /** Calls once the driver has been sent everything that waits now, or has ended. */
+  whenSent(listener: () => void): void {
+    if (this.#awaiting.push(listener) > awaitedMax) this.#awaiting.shift()?.();
+    this.#tellSoon();
+  }
+
   /** To be called when the node's whole state has been applied: the driver may start. */
   ready(): void {
     this.#actor.send({ type: "state.ready" });
@@ -152,7 +163,8 @@ export class DataplaneActor {
     );
     this.#news = news;
     this.#options.onNews?.(news);
-    if (news.state === "stopped") for (const listener of this.#ended.splice(0)) listener();
+    if (news.state !== "stopped") return;
+    for (const listener of [...this.#awaiting.splice(0), ...this.#ended.splice(0)]) listener();
   }
 
   #launch(): void {
@@ -207,7 +219,10 @@ export class DataplaneActor {
         return;
       }
       const body = this.#outbox.next();
-      if (body === null) break;
+      if (body === null) {
+        for (const listener of this.#awaiting.splice(0)) listener();
+        break;
+      }
       if (!process.send(body)) this.#isFull = true; // A1
     }
     this.#waiting.set(this.#outbox.size);

@@ -6,7 +6,9 @@
  * AL2: a follower's subscription that returns after a lost session resumes where it was, within `resumeMs`.
  * AL3: a task is read once per subscription, also when it is assigned meanwhile.
  */
+import type { Span } from "@opentelemetry/api";
 import { isSelected } from "../../machines/logs/selection.ts";
+import { subscriptionOfNode } from "../../machines/logs/subscription-id.ts";
 import { timeMs, timestampOf } from "../../proto/time.ts";
 import {
   LogBrokerService,
@@ -20,6 +22,8 @@ import {
   type SubscriptionMessage,
 } from "../../proto/gen/messages.ts";
 import type { RpcChannel, SendingCall } from "../../runtime/ports/rpc.ts";
+import { spans } from "../../runtime/telemetry/spans.ts";
+import { continueSpan, describeSpan, endSpan } from "../tracing.ts";
 import type { AgentPorts, OutputLine, OutputPosition, OutputReader, OutputRequest } from "./ports.ts";
 
 /** Maximum unsent bytes of one subscription: twice a reader's chunk. */
@@ -43,6 +47,10 @@ export interface LogSource {
 
 interface Live {
   readonly id: string;
+  /** As the manager names it in its messages. */
+  readonly named: string;
+  /** Null: nobody traces it. */
+  readonly span: Span | null;
   readonly selector: LogSelector;
   readonly options: LogSubscriptionOptions;
   readonly stream: SendingCall<PublishLogsMessage, PublishLogsResponse>;
@@ -76,7 +84,8 @@ export class AgentLogs {
 
   /** To be called with each message of the manager's stream of subscriptions. */
   hear(channel: RpcChannel, message: SubscriptionMessage): void {
-    const known = this.#live.get(message.id);
+    const { id, traceparent } = subscriptionOfNode(message.id);
+    const known = this.#live.get(id);
     if (message.close) {
       if (known !== undefined) this.#close(known);
       return;
@@ -86,12 +95,14 @@ export class AgentLogs {
     if (known !== undefined) this.#end(known);
     const options = message.options ?? LogSubscriptionOptions.create({});
     const live: Live = {
-      id: message.id,
+      id,
+      named: message.id,
+      span: continueSpan(this.#ports, spans.logsRead, traceparent),
       selector: message.selector ?? LogSelector.create({}),
       options,
       stream: channel.clientStream(LogBrokerService.methods.PublishLogs),
       readers: new Map(),
-      places: this.#placesOf(message.id),
+      places: this.#placesOf(id),
       reading: 0,
       follow: options.follow,
       isClosing: false,
@@ -121,6 +132,7 @@ export class AgentLogs {
       }
       if (live.follow) this.#places.set(live.id, { lostAt, positions });
       live.stream.cancel();
+      this.#endSpan(live);
     }
     this.#live.clear();
   }
@@ -165,7 +177,7 @@ export class AgentLogs {
       const lines = await reader.next();
       if (lines === null || live.isOver) return;
       const messages = lines.map((line) => messageOf(line, context));
-      live.stream.write(PublishLogsMessage.create({ subscriptionId: live.id, messages }));
+      live.stream.write(PublishLogsMessage.create({ subscriptionId: live.named, messages }));
       while (!live.isOver && live.stream.bufferedBytes() > sendBytesMax)
         await new Promise<void>((resolve) => clock.setTimeout(resolve, roomLookMs));
       if (live.isOver) return;
@@ -190,12 +202,19 @@ export class AgentLogs {
     live.isOver = true;
     this.#live.delete(live.id);
     for (const reader of live.readers.values()) reader?.close();
-    live.stream.write(PublishLogsMessage.create({ subscriptionId: live.id, close: true }));
+    this.#endSpan(live);
+    live.stream.write(PublishLogsMessage.create({ subscriptionId: live.named, close: true }));
     live.stream
       .finish()
       .catch((error: unknown) =>
         this.#ports.telemetry.log.debug({ error, subscription: live.id }, "cannot send the end of a log subscription"),
       );
+  }
+
+  #endSpan({ readers, span }: Live): void {
+    if (span === null) return;
+    describeSpan(span, spans.logsRead, { "muster.node.id": this.#node.nodeId(), "muster.tasks": readers.size });
+    endSpan(this.#ports, span);
   }
 }
 

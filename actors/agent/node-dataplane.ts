@@ -1,6 +1,8 @@
 /** A node's dataplane: passes the node's policies to the driver, and reports the state of the driver and its endpoints. */
 import { endpointOfKey, deltasOf } from "../../machines/policy/felix.ts";
 import { DataplaneEndpointReport, DataplaneReport, type DataplaneUpdate } from "../../proto/gen/messages.ts";
+import { spans } from "../../runtime/telemetry/spans.ts";
+import { continueSpan, describeSpan, endSpan } from "../tracing.ts";
 import { DataplaneActor, type DataplaneOptions, type DataplanePorts } from "./dataplane.ts";
 import type { NodeDataplane } from "./policy-follower.ts";
 
@@ -62,9 +64,15 @@ export function driveDataplane(
   }
 
   return {
-    take: (change: DataplaneUpdate) => {
+    take: (change: DataplaneUpdate, traceparent: string) => {
+      const span = continueSpan(ports, spans.policyApply, traceparent);
       if (change.config !== null) driver.configure({ ...change.config.values, ...settings });
-      for (const delta of deltasOf(change)) driver.apply(delta);
+      const deltas = deltasOf(change);
+      for (const delta of deltas) driver.apply(delta);
+      if (span !== null) {
+        describeSpan(span, spans.policyApply, { "muster.changes": deltas.length });
+        driver.whenSent(() => endSpan(ports, span));
+      }
       if (version === 0) driver.ready();
       version = Math.max(1, change.version);
     },

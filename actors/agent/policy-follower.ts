@@ -24,8 +24,11 @@ const reportPaceMs = 1_000;
 
 /** Programs this node's network; the actor of a dataplane driver is one. */
 export interface NodeDataplane {
-  /** The first change is a complete state (`fresh`), each further one an update. Must not throw. */
-  take(change: DataplaneUpdate): void;
+  /**
+   * The first change is a complete state (`fresh`), each further one an update. `traceparent`: trace context of the change; empty if
+   * it is not traced. Must not throw.
+   */
+  take(change: DataplaneUpdate, traceparent: string): void;
   /** Calls the listener on each change of its report, and once soon; the result unsubscribes. */
   onReport(listener: (report: DataplaneReport) => void): () => void;
 }
@@ -58,7 +61,7 @@ export class PolicyFollower {
         ),
       take: (piece) => {
         const change = followed.take(piece);
-        if (change !== null) dataplane.take(change);
+        if (change !== null) dataplane.take(change, piece.traceparent);
         return change !== null;
       },
       interrupted: () => followed.interrupted(),

@@ -13,6 +13,7 @@ import { disconnected } from "../../machines/logs/nodes.ts";
 import type { LogEnd } from "../../machines/logs/subscription.machine.ts";
 import { checkPublish } from "../../machines/logs/publish.ts";
 import { selectorProblem } from "../../machines/logs/selection.ts";
+import { subscriptionOfNode } from "../../machines/logs/subscription-id.ts";
 import {
   LogAnnouncement,
   LogDelivery,
@@ -197,6 +198,8 @@ class Broker implements LogBroker {
     const nodeId = this.#callerOf(call);
     let outlet: LogOutlet | null = null;
     let subscriptionId: string | null = null;
+    /** As the node names it. */
+    let named: string | null = null;
     let isClosed = false;
     let span: Span | null = null;
     let bytes = 0;
@@ -204,10 +207,13 @@ class Broker implements LogBroker {
     try {
       for await (const message of requests) {
         if (outlet?.isGone === true) break;
-        const verdict = checkPublish(message, { nodeId, subscriptionId }, (id) => this.#isAsked(nodeId, id));
+        const verdict = checkPublish(message, { nodeId, subscriptionId: named }, (text) =>
+          this.#isAsked(nodeId, subscriptionOfNode(text).id),
+        );
         if (verdict.kind !== "accepted") throw new RpcError(statusOf[verdict.kind], verdict.message);
         if (outlet === null) {
-          subscriptionId = message.subscriptionId;
+          named = message.subscriptionId;
+          subscriptionId = subscriptionOfNode(named).id;
           outlet = this.#openOutlet(nodeId, subscriptionId);
           span = continueSpan(this.#env, spans.logsPublish, this.#holder.traceparentOf(subscriptionId));
         }

@@ -15,6 +15,7 @@ import {
   SubscriptionMessage,
   type LogAnnouncement,
 } from "../../proto/gen/messages.ts";
+import { idForNodes } from "../../machines/logs/subscription-id.ts";
 import type { Sink, CallSignal } from "../../runtime/ports/rpc.ts";
 import type { TimerHandle } from "../../runtime/ports/index.ts";
 import type { Environment } from "../environment.ts";
@@ -243,7 +244,7 @@ export class LogHolder {
 /** Engines crash without a selector or without options (worker protocol §8.2). */
 function messageOf(id: string, { announcement }: Known): SubscriptionMessage {
   return SubscriptionMessage.create({
-    id,
+    id: idForNodes({ id, traceparent: announcement.traceparent }),
     selector: announcement.selector ?? LogSelector.create({}),
     options: announcement.options ?? LogSubscriptionOptions.create({}),
   });

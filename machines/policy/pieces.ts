@@ -24,8 +24,8 @@ function chunks<Of>(list: readonly Of[], size: number): Of[][] {
   return parts;
 }
 
-/** At least one piece, also for an empty update. */
-export function piecesOf(update: Update): Update[] {
+/** At least one piece, also for an empty update. `traceparent`: for the last piece. */
+export function piecesOf(update: Update, traceparent = ""): Update[] {
   const pieces: Partial<Update>[] = [];
   let open: Open | null = null;
   const pieceFor = (members: number): Open => {
@@ -68,6 +68,7 @@ export function piecesOf(update: Update): Update[] {
       fresh: update.fresh && at === 0,
       config: at === 0 ? update.config : null,
       inSync: update.inSync && at === pieces.length - 1,
+      traceparent: at === pieces.length - 1 ? traceparent : "",
     }),
   );
 }

@@ -223,6 +223,15 @@ export const spans = {
     means: "the output of one node for a subscription, in the manager with the node's session",
     attributes: ["muster.bytes", "muster.node.id", "rpc.grpc.status_code"],
   }),
+  logsRead: new SpanDeclaration({
+    name: "logs read",
+    kind: "internal",
+    process: "agent",
+    parent: "`logs subscribe`",
+    means:
+      "the output that a node reads for a subscription, until the subscription, the output or the node's session ends",
+    attributes: ["muster.node.id", "muster.tasks"],
+  }),
   policySend: new SpanDeclaration({
     name: "policy send",
     kind: "internal",
@@ -230,6 +239,14 @@ export const spans = {
     parent: "the newest traced change of a resource",
     means: "network policy that changed, calculated for one node and sent to it",
     attributes: ["muster.node.id"],
+  }),
+  policyApply: new SpanDeclaration({
+    name: "policy apply",
+    kind: "internal",
+    process: "agent",
+    parent: "`policy send`",
+    means: "network policy that changed, from its arrival until the node's dataplane driver has been sent all of it",
+    attributes: ["muster.changes"],
   }),
 } as const;
 

@@ -88,9 +88,9 @@ export class SimDataplanes {
       { generation, name, settings: {} },
     );
     return {
-      take: (change) => {
+      take: (change, traceparent) => {
         this.#take(name, dataplane, change);
-        driven.take(change);
+        driven.take(change, traceparent);
         check();
       },
       onReport: (listener) => driven.onReport(listener),

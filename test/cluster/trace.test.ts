@@ -61,6 +61,16 @@ test("a command, the manager, the agent and the process that it starts share one
   t.is(start.spanId, spanId, "the process continues the agent's span");
   t.is((await named("muster-manager", "task report")).parentSpanId, start.spanId);
 
+  await manager.muster("service", "logs", "traced");
+  const read = await until("the span of the agent's output", () =>
+    collector.spans.find(({ name, service }) => service === "muster-agent" && name === "logs read"),
+  );
+  t.is(read.attributes["muster.tasks"], "1");
+  const subscribed = await until("the subscription's span", () =>
+    collector.spans.find(({ name, spanId: each }) => name === "logs subscribe" && each === read.parentSpanId),
+  );
+  t.is(subscribed.service, "muster-manager");
+
   const response = await fetch(`http://127.0.0.1:${metricsPort}/metrics`);
   t.is(response.status, 200);
   const names = [...(await response.text()).matchAll(/^# TYPE (\S+) /gm)].map(([, name]) => name as string);

@@ -48,6 +48,8 @@ test("a log subscription's trace has the output of each node", async (t) => {
     `
       service logs [person]
         logs subscribe [m3]
+          logs read [a1] node.id=a1 tasks=1
+          logs read [a2] node.id=a2 tasks=1
           logs publish [m1] node.id=a1
           logs publish [m1] node.id=a2
     `,
@@ -104,6 +106,7 @@ test("a changed network policy is traced to each node that it is sent to", async
           ledger commit [m3]
             log append [m3]
           policy send [m1] node.id=a1
+            policy apply [a1]
     `,
     varying,
   );

@@ -123,7 +123,7 @@ test("a driver starts when the state is complete, gets the cluster's settings fi
   t.is(reports[0]?.state, "waiting");
   await run();
   t.is(listeners.length, 0);
-  dataplane.take(wholeState(state, 4));
+  dataplane.take(wholeState(state, 4), "");
   await run();
   t.is(listeners.length, 1);
   t.like(sent[0]?.configUpdate?.config, { InterfacePrefix: "mst", ReportingIntervalSecs: "0" });
@@ -147,7 +147,7 @@ test("a driver starts when the state is complete, gets the cluster's settings fi
   await run();
   t.is(reports.at(-1)?.driverSince, Math.floor((heardMs - 1_500) / 1_000));
   const before = sent.length;
-  dataplane.take(DataplaneUpdate.patch(difference(state, emptyState(), 5), { config: null }));
+  dataplane.take(DataplaneUpdate.patch(difference(state, emptyState(), 5), { config: null }), "");
   await run();
   t.true(sent.slice(before).some(({ workloadEndpointRemove }) => workloadEndpointRemove != null));
   const ended = dataplane.end();
