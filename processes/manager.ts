@@ -296,8 +296,8 @@ export async function startManagerProcess(
     await serveDocker(
       manager,
       managerId,
-      { server, telemetry, dataDir: dataDir.path },
-      options.docker ?? { group: null },
+      { server, admission, telemetry, dataDir: dataDir.path },
+      options.docker ?? { group: null, listen: null },
       (end) => undo.push(end),
     );
     const { json = null, ui = null } = options;

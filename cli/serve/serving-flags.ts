@@ -136,6 +136,11 @@ export const serving = {
     value: "GROUP",
     help: "Group whose members may use docker.sock, with all permissions (default: its owner only)",
   },
+  "docker-listen": {
+    type: "string",
+    value: "ADDR[:PORT]",
+    help: "Serve Docker's Engine API on this address to clients with a user's certificate; the port defaults to 2376 (default: off)",
+  },
   "json-listen": {
     type: "string",
     value: "ADDR[:PORT]",
@@ -167,6 +172,8 @@ export const serving = {
 const defaultJsonPort = 17_070;
 const defaultJsonAgentPort = 17_071;
 const defaultUiPort = 17_072;
+/** Docker's port for TLS. */
+const defaultDockerPort = 2_376;
 
 interface JsonFlags {
   readonly "json-listen"?: string | undefined;
@@ -252,6 +259,7 @@ export function servingOf(
     readonly "csi-plugin"?: readonly string[] | undefined;
     readonly "ui-listen"?: string | undefined;
     readonly "docker-group"?: string | undefined;
+    readonly "docker-listen"?: string | undefined;
   },
 ): {
   readonly listen: HostPort;
@@ -272,7 +280,13 @@ export function servingOf(
     acceptsLogLoss: values["accept-log-loss"] === true,
     csiPlugins: csiSocketPaths(values["csi-plugin"] ?? []),
     json: jsonOf(values),
-    docker: { group: groupOf(values["docker-group"]) },
+    docker: {
+      group: groupOf(values["docker-group"]),
+      listen:
+        values["docker-listen"] === undefined
+          ? null
+          : flagAddress("docker-listen", values["docker-listen"], defaultDockerPort),
+    },
     ui: values["ui-listen"] === undefined ? null : flagAddress("ui-listen", values["ui-listen"], defaultUiPort),
   };
 }

@@ -1,4 +1,6 @@
 /** Failures in the Engine API's terms: a status of HTTP and a message in the words of a stock engine. */
+import type { ServerResponse } from "node:http";
+import { jsonText } from "../../lib/template/template.ts";
 import { RpcError, Status } from "../../runtime/ports/rpc.ts";
 
 /** The answer is `{"message": …}` with this status. */
@@ -53,4 +55,21 @@ export function failureOf(error: unknown): Failure | null {
   if (!(error instanceof RpcError)) return null;
   const [name, status] = answers[error.code];
   return new Failure(status, `rpc error: code = ${name} desc = ${error.message}`);
+}
+
+/** Answers a request with the failure; as plain text for clients of before 1.24. */
+export function refuse(response: ServerResponse, failure: Failure, isOldClient = false): void {
+  if (response.headersSent) {
+    response.destroy();
+    return;
+  }
+  // The rest of an unread body would be taken for the next request.
+  if (!response.req.complete) response.setHeader("connection", "close");
+  if (isOldClient) {
+    response.writeHead(failure.status, { "content-type": "text/plain; charset=utf-8" }).end(`${failure.message}\n`);
+    return;
+  }
+  response
+    .writeHead(failure.status, { "content-type": "application/json" })
+    .end(`${jsonText({ message: failure.message })}\n`);
 }

@@ -38,6 +38,12 @@ export class Filters {
     return wanted.length === 0 || wanted.some((value) => value === text || isMatch(value, text));
   }
 
+  /** True if the filter is not set, or a value is a part of `text`. */
+  matchesPart(name: string, text: string): boolean {
+    const wanted = this.of(name);
+    return wanted.length === 0 || wanted.some((value) => text.includes(value));
+  }
+
   /** Every wanted label must be there, with the value if one is given. */
   matchesLabels(name: string, labels: Readonly<Record<string, string>>): boolean {
     return this.of(name).every((pair) => {

@@ -5,8 +5,10 @@
  */
 import { notHere } from "./failure.ts";
 import type { Handler } from "./request.ts";
+import { inspectContainer, listContainers } from "./objects/containers.ts";
 import { configs, secrets } from "./objects/content.ts";
-import { serviceLogs, taskLogs } from "./objects/logs.ts";
+import { followEvents } from "./objects/events.ts";
+import { containerLogs, serviceLogs, taskLogs } from "./objects/logs.ts";
 import { createNetwork, inspectNetwork, listNetworks, pruneNetworks, removeNetwork } from "./objects/networks.ts";
 import { inspectNode, listNodes, removeNode, updateNode } from "./objects/nodes.ts";
 import { createService, inspectService, listServices, removeService, updateService } from "./objects/services.ts";
@@ -35,6 +37,7 @@ export const routes: readonly Route[] = [
   ["HEAD", "/_ping", ping],
   ["GET", "/version", showVersion],
   ["GET", "/info", info],
+  ["GET", "/events", followEvents],
   ["GET", "/system/df", diskUsage],
   ["POST", "/auth", checkAuth],
   ["GET", "/distribution/*", resolveImage],
@@ -80,6 +83,10 @@ export const routes: readonly Route[] = [
   ["POST", "/networks/prune", pruneNetworks],
   ["GET", "/networks/*", inspectNetwork],
   ["DELETE", "/networks/*", removeNetwork],
+
+  ["GET", "/containers/json", listContainers],
+  ["GET", "/containers/:name/json", inspectContainer],
+  ["GET", "/containers/:name/logs", containerLogs],
 
   ["GET", "/images/*", images],
   ["POST", "/images/*", images],

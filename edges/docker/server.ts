@@ -7,14 +7,14 @@
  */
 import { chownSync, chmodSync } from "node:fs";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
-import type { Socket } from "node:net";
 import findMyWay from "find-my-way";
 import { jsonText } from "../../lib/template/template.ts";
 import { version as ownVersion } from "../../lib/version.ts";
 import type { OwnCalls } from "../grpc/own-calls.ts";
+import type { Caller } from "../grpc/roles.ts";
 import { listenOwned } from "../grpc/listener.ts";
 import { isOlder, newestVersion, oldestVersion } from "./api-version.ts";
-import { badRequest, Failure, failureOf, type Failure as Failed } from "./failure.ts";
+import { badRequest, Failure, failureOf, refuse } from "./failure.ts";
 import type { Backend, DockerRequest, Handler } from "./request.ts";
 import { routes } from "./routes.ts";
 
@@ -29,15 +29,15 @@ const requestsCheckMs = 2_000;
 const connectionsMax = 4_096;
 
 interface DockerServerOptions extends Backend {
-  /** The manager's methods as the client of a connection may call them. */
-  callsOf(socket: Socket, signal: AbortSignal): OwnCalls;
+  /** The manager's methods as that caller may call them; null: with the rights of the socket's owner. */
+  callsOf(caller: Caller | null, signal: AbortSignal): OwnCalls;
 }
 
 interface DockerServer {
   /** Rejects with ListenError. `group`: a numeric group that may use the socket, too; null: only its owner. */
   listenUnix(path: string, group: number | null): Promise<void>;
   /** Answers a request that another listener has accepted. */
-  answer(message: IncomingMessage, response: ServerResponse): void;
+  answer(message: IncomingMessage, response: ServerResponse, caller: Caller): void;
   close(): void;
 }
 
@@ -60,22 +60,6 @@ function routerOf(): findMyWay.Instance<findMyWay.HTTPVersion.V1> {
   return router;
 }
 
-function refuse(response: ServerResponse, failure: Failed, isOldClient = false): void {
-  if (response.headersSent) {
-    response.destroy();
-    return;
-  }
-  // The rest of an unread body would be taken for the next request.
-  if (!response.req.complete) response.setHeader("connection", "close");
-  if (isOldClient) {
-    response.writeHead(failure.status, { "content-type": "text/plain; charset=utf-8" }).end(`${failure.message}\n`);
-    return;
-  }
-  response
-    .writeHead(failure.status, { "content-type": "application/json" })
-    .end(`${jsonText({ message: failure.message })}\n`);
-}
-
 /** The version and the rest of the path. Throws Failure. */
 function versioned(path: string): { readonly version: string; readonly rest: string } {
   const match = prefix.exec(path);
@@ -90,7 +74,7 @@ export function createDockerServer(options: DockerServerOptions): DockerServer {
   const { log } = options;
   const router = routerOf();
 
-  async function answer(message: IncomingMessage, response: ServerResponse): Promise<void> {
+  async function answer(message: IncomingMessage, response: ServerResponse, caller: Caller | null): Promise<void> {
     for (const [name, value] of Object.entries(headers)) response.setHeader(name, value);
     const [path = "/", search = ""] = (message.url ?? "/").split(/\?(.*)/s, 2);
     const leaving = new AbortController();
@@ -114,7 +98,7 @@ export function createDockerServer(options: DockerServerOptions): DockerServer {
         query: new URLSearchParams(search),
         message,
         response,
-        calls: options.callsOf(message.socket, leaving.signal),
+        calls: options.callsOf(caller, leaving.signal),
         signal: leaving.signal,
       };
       const result = await handler(request);
@@ -140,10 +124,10 @@ export function createDockerServer(options: DockerServerOptions): DockerServer {
     connectionsCheckingInterval: requestsCheckMs,
   });
   server.maxConnections = connectionsMax;
-  server.on("request", (message, response) => void answer(message, response));
+  server.on("request", (message, response) => void answer(message, response, null));
   server.on("clientError", (_error, socket) => socket.destroy());
   return {
-    answer: (message, response) => void answer(message, response),
+    answer: (message, response, caller) => void answer(message, response, caller),
     async listenUnix(path, group) {
       await listenOwned(server, path);
       if (group === null) return;

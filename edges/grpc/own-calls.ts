@@ -42,11 +42,16 @@ export class OwnCalls {
     }
   }
 
-  /** Throws RpcError when the call is refused at once. */
-  stream<Request, Response>(method: WireMethod<Request, Response>, request: Request, sink: Sink<Response>): void {
+  /** Throws RpcError when the call is refused at once. `signal`: ends the stream earlier than the caller's own. */
+  stream<Request, Response>(
+    method: WireMethod<Request, Response>,
+    request: Request,
+    sink: Sink<Response>,
+    signal: CallSignal = this.#signal,
+  ): void {
     const { served, peer } = this.#admitted(method.path);
     if (served.handler.kind !== "server-stream") throw new RpcError(Status.INTERNAL, `${method.path} does not stream`);
-    served.handler.run(request, sink as Sink<unknown>, this.#context(peer, method.path));
+    served.handler.run(request, sink as Sink<unknown>, { ...this.#context(peer, method.path), signal });
   }
 
   /** OC1 */

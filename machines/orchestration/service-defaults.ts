@@ -34,7 +34,6 @@ function withRestartDefaults(policy: RestartPolicy | null): RestartPolicy {
       condition: RestartPolicy_RestartCondition.ANY,
       delay,
       maxAttempts: 0,
-      window: Duration.create({}),
     });
   }
   return policy.delay === null ? RestartPolicy.patch(policy, { delay }) : policy;

@@ -1,40 +1,301 @@
 /** `/containers`: those of the cluster's tasks, wherever they run. */
-import { TaskState, type Task } from "../../../proto/gen/messages.ts";
+import { ControlService, ListTasksRequest, TaskState, type Task } from "../../../proto/gen/messages.ts";
+import { enumWord, timeText } from "../../../lib/docker-objects/values.ts";
 import type { Store } from "../../../runtime/store/store.ts";
+import { Failure } from "../failure.ts";
+import type { Filters } from "../filters.ts";
+import { isSet } from "../go-text.ts";
+import { filtersOf, ok, writeList, type DockerRequest, type Handler } from "../request.ts";
+
+type ContainerState = "created" | "running" | "exited" | "dead";
 
 /** One container, or process, of a task. */
-interface TaskContainer {
+export interface TaskContainer {
   /** 64 hexadecimal digits, as of every container; derived from the task's id where the node has reported none. */
   readonly id: string;
   readonly name: string;
+  readonly image: string;
+  readonly labels: Readonly<Record<string, string>>;
   readonly task: Task;
-  readonly state: "created" | "running" | "exited" | "dead";
+  readonly state: ContainerState;
 }
 
 /** The states of a task in which it has, or had, a container. */
-function stateOf({ status }: Task): TaskContainer["state"] | null {
+function stateOf({ status }: Task): ContainerState | null {
   const state = status?.state ?? TaskState.NEW;
-  if (state < TaskState.STARTING) return state >= TaskState.READY ? "created" : null;
-  if (state === TaskState.STARTING) return "created";
+  // A task that was rejected, or ended before it was prepared, has never had one.
+  if (state < TaskState.READY || state === TaskState.REJECTED) return null;
+  if (state < TaskState.RUNNING) return "created";
   if (state === TaskState.RUNNING) return "running";
   return state >= TaskState.ORPHANED ? "dead" : "exited";
 }
 
-function nameOf(task: Task, store: Store): string {
-  const service = store.get("service", task.serviceId);
-  const name = service?.spec?.annotations?.name ?? task.serviceAnnotations?.name ?? "";
-  return `${name}.${task.slot === 0 ? task.nodeId : task.slot}.${task.id}`;
-}
-
-/** A task of a process has no container: its id, in the form of one. */
+/** A process has no container: its task's id, in the form of one. */
 function idOf({ id, status }: Task): string {
   return status?.container?.containerId || Buffer.from(id.padEnd(32, "-")).toString("hex").slice(0, 64);
 }
 
+/** Null for a task before its container is created, and for the attachment of an engine's own container. */
+export function containerOf(task: Task, store: Store): TaskContainer | null {
+  const state = stateOf(task);
+  if (state === null || task.spec === null || task.spec.attachment !== null) return null;
+  const { container, generic } = task.spec;
+  const service = store.get("service", task.serviceId);
+  const serviceName = service?.spec?.annotations?.name ?? task.serviceAnnotations?.name ?? "";
+  const name = `${serviceName}.${task.slot === 0 ? task.nodeId : task.slot}.${task.id}`;
+  const labels = {
+    ...container?.labels,
+    "com.docker.swarm.node.id": task.nodeId,
+    "com.docker.swarm.service.id": task.serviceId,
+    "com.docker.swarm.service.name": serviceName,
+    "com.docker.swarm.task": "",
+    "com.docker.swarm.task.id": task.id,
+    "com.docker.swarm.task.name": name,
+  };
+  return { id: idOf(task), name, image: container?.image ?? generic?.kind ?? "", labels, task, state };
+}
+
 export function* containersOf(store: Store, tasks: Iterable<Task> = store.all("task")): Iterable<TaskContainer> {
   for (const task of tasks) {
-    const state = stateOf(task);
-    if (state !== null && task.spec?.attachment == null)
-      yield { id: idOf(task), name: nameOf(task, store), task, state };
+    const container = containerOf(task, store);
+    if (container !== null) yield container;
   }
 }
+
+function createdSeconds({ meta }: Task): number {
+  return meta?.createdAt?.seconds ?? 0;
+}
+
+/** How long ago, as the engine says it. */
+function ago(seconds: number): string {
+  if (seconds < 1) return "Less than a second";
+  if (seconds === 1) return "1 second";
+  if (seconds < 60) return `${seconds} seconds`;
+  const minutes = Math.floor(seconds / 60);
+  if (minutes === 1) return "About a minute";
+  if (minutes < 60) return `${minutes} minutes`;
+  const hours = Math.floor(minutes / 60 + 0.5);
+  if (hours === 1) return "About an hour";
+  if (hours < 48) return `${hours} hours`;
+  if (hours < 24 * 14) return `${Math.floor(hours / 24)} days`;
+  if (hours < 24 * 60) return `${Math.floor(hours / 24 / 7)} weeks`;
+  if (hours < 24 * 365 * 2) return `${Math.floor(hours / 24 / 30)} months`;
+  return `${Math.floor(hours / 24 / 365)} years`;
+}
+
+function statusText({ state, task }: TaskContainer, now: number): string {
+  const since = ago(Math.max(0, Math.floor(now / 1_000) - (task.status?.timestamp?.seconds ?? 0)));
+  if (state === "created") return "Created";
+  if (state === "dead") return "Dead";
+  return state === "running" ? `Up ${since}` : `Exited (${task.status?.container?.exitCode ?? 0}) ${since} ago`;
+}
+
+function words({ spec }: Task): readonly string[] {
+  return [...(spec?.container?.command ?? []), ...(spec?.container?.args ?? [])];
+}
+
+function portsOf({ status }: Task): readonly unknown[] {
+  return (status?.portStatus?.ports ?? []).map(({ protocol, publishedPort, targetPort }) => ({
+    IP: "0.0.0.0",
+    PrivatePort: targetPort,
+    PublicPort: publishedPort,
+    Type: ["tcp", "udp", "sctp"][protocol] ?? "tcp",
+  }));
+}
+
+function networksOf({ networks }: Task): Readonly<Record<string, unknown>> {
+  return Object.fromEntries(
+    networks.map(({ addresses, network }) => {
+      const [address = "", length = "0"] = (addresses[0] ?? "").split("/");
+      return [
+        network?.spec?.annotations?.name ?? "",
+        {
+          IPAMConfig: { IPv4Address: address },
+          Links: null,
+          Aliases: null,
+          NetworkID: network?.id ?? "",
+          EndpointID: "",
+          Gateway: "",
+          IPAddress: address,
+          IPPrefixLen: Number(length),
+          IPv6Gateway: "",
+          GlobalIPv6Address: "",
+          GlobalIPv6PrefixLen: 0,
+          MacAddress: "",
+          DriverOpts: null,
+        },
+      ];
+    }),
+  );
+}
+
+function summary(container: TaskContainer, now: number): unknown {
+  const { id, image, labels, name, state, task } = container;
+  return {
+    Id: id,
+    Names: [`/${name}`],
+    Image: image,
+    ImageID: "",
+    Command: words(task).join(" "),
+    Created: createdSeconds(task),
+    Ports: portsOf(task),
+    Labels: new Map(Object.entries(labels)),
+    State: state,
+    Status: statusText(container, now),
+    HostConfig: { NetworkMode: "default" },
+    NetworkSettings: { Networks: networksOf(task) },
+    Mounts: [],
+  };
+}
+
+const known = [
+  "ancestor",
+  "before",
+  "exited",
+  "expose",
+  "health",
+  "id",
+  "is-task",
+  "isolation",
+  "label",
+  "name",
+  "network",
+  "node",
+  "publish",
+  "since",
+  "status",
+  "volume",
+];
+/** Filters by what only the engine of a node knows. */
+const unknownHere = ["before", "expose", "health", "isolation", "publish", "since", "volume"];
+
+function passes(filters: Filters, { id, image, labels, name, state, task }: TaskContainer): boolean {
+  const exitCode = String(task.status?.container?.exitCode ?? 0);
+  const networks = task.networks.flatMap(({ network }) => [network?.id ?? "", network?.spec?.annotations?.name ?? ""]);
+  return (
+    filters.matches("name", `/${name}`) &&
+    filters.matches("id", id) &&
+    filters.matchesLabels("label", labels) &&
+    filters.allows("status", state) &&
+    (filters.of("ancestor").length === 0 ||
+      filters
+        .of("ancestor")
+        .some((each) => image === each || image.startsWith(`${each}:`) || image.startsWith(`${each}@`))) &&
+    (filters.of("exited").length === 0 || (state === "exited" && filters.of("exited").includes(exitCode))) &&
+    (filters.of("network").length === 0 || filters.of("network").some((each) => networks.includes(each))) &&
+    filters.allows("node", task.nodeId) &&
+    (filters.of("is-task").length === 0 || filters.of("is-task").some((each) => isSet(each)))
+  );
+}
+
+async function listedTasks({ calls }: Pick<DockerRequest, "calls">): Promise<readonly Task[]> {
+  return (await calls.unary(ControlService.methods.ListTasks, ListTasksRequest.create({}))).tasks;
+}
+
+export const listContainers: Handler = async (request) => {
+  const { backend, query } = request;
+  const limitText = query.get("limit") ?? "";
+  if (!/^-?\d*$/.test(limitText))
+    throw new Failure(500, `strconv.Atoi: parsing ${JSON.stringify(limitText)}: invalid syntax`);
+  const limit = Number(limitText);
+  const filters = filtersOf(request).accept(known);
+  const unsupported = unknownHere.find((name) => filters.of(name).length > 0);
+  if (unsupported !== undefined)
+    throw new Failure(501, `the filter "${unsupported}" is known to the engine of a node only: run 'docker ps' there`);
+  const isAll =
+    isSet(query.get("all")) || limit > 0 || filters.of("status").length > 0 || filters.of("exited").length > 0;
+  const now = backend.clock.now();
+  const found = [...containersOf(backend.store, await listedTasks(request))]
+    .filter((container) => (isAll || container.state === "running") && passes(filters, container))
+    .toSorted((a, b) => createdSeconds(b.task) - createdSeconds(a.task));
+  return writeList(request, limit > 0 ? found.slice(0, limit) : found, (container) => summary(container, now));
+};
+
+/** By id, its beginning, or name; also by the id of the task. Rejects with Failure. */
+export async function findContainer(request: DockerRequest, wanted: string): Promise<TaskContainer> {
+  const plain = wanted.replace(/^\//, "");
+  const found: TaskContainer[] = [];
+  for (const container of containersOf(request.backend.store, await listedTasks(request))) {
+    if (container.id === plain || container.name === plain || container.task.id === plain) return container;
+    if (plain !== "" && container.id.startsWith(plain)) found.push(container);
+  }
+  if (found.length > 1) throw new Failure(400, `Multiple IDs found with provided prefix: ${plain}`);
+  if (found[0] === undefined) throw new Failure(404, `No such container: ${wanted}`);
+  return found[0];
+}
+
+export const inspectContainer: Handler = async (request) => {
+  const { id, image, labels, name, state, task } = await findContainer(request, request.name);
+  const { container = null } = task.spec ?? {};
+  const { status } = task;
+  const [path = "", ...args] = words(task);
+  const isEnded = state === "exited" || state === "dead";
+  return ok({
+    Id: id,
+    Created: timeText(task.meta?.createdAt ?? null),
+    Path: path,
+    Args: args,
+    State: {
+      Status: state,
+      Running: state === "running",
+      Paused: false,
+      Restarting: false,
+      OOMKilled: false,
+      Dead: state === "dead",
+      Pid: state === "running" ? (status?.container?.pid ?? 0) : 0,
+      ExitCode: status?.container?.exitCode ?? 0,
+      Error: status?.err ?? "",
+      StartedAt: state === "running" ? timeText(status?.timestamp ?? null) : timeText(null),
+      FinishedAt: isEnded ? timeText(status?.timestamp ?? null) : timeText(null),
+    },
+    Image: "",
+    ResolvConfPath: "",
+    HostnamePath: "",
+    HostsPath: "",
+    LogPath: "",
+    Name: `/${name}`,
+    RestartCount: 0,
+    Driver: "",
+    Platform: "linux",
+    MountLabel: "",
+    ProcessLabel: "",
+    AppArmorProfile: "",
+    ExecIDs: null,
+    HostConfig: {
+      NetworkMode: "default",
+      LogConfig: { Type: "json-file", Config: {} },
+      RestartPolicy: { Name: "", MaximumRetryCount: 0 },
+      NanoCpus: task.spec?.resources?.limits?.nanoCpus ?? 0,
+      Memory: task.spec?.resources?.limits?.memoryBytes ?? 0,
+    },
+    GraphDriver: { Name: "", Data: null },
+    Mounts: (container?.mounts ?? []).map(({ readonly, source, target, type }) => ({
+      Type: enumWord({ bind: 0, volume: 1, tmpfs: 2, npipe: 3, cluster: 4 }, type),
+      Source: source,
+      Destination: target,
+      Mode: "",
+      RW: !readonly,
+      Propagation: "",
+    })),
+    Config: {
+      Hostname: container?.hostname ?? "",
+      Domainname: "",
+      User: container?.user ?? "",
+      AttachStdin: false,
+      AttachStdout: false,
+      AttachStderr: false,
+      Tty: container?.tty ?? false,
+      OpenStdin: container?.openStdin ?? false,
+      StdinOnce: false,
+      Env: container?.env ?? [],
+      Cmd: container === null || container.args.length === 0 ? null : container.args,
+      Image: image,
+      Volumes: null,
+      WorkingDir: container?.dir ?? "",
+      Entrypoint: container === null || container.command.length === 0 ? null : container.command,
+      OnBuild: null,
+      Labels: new Map(Object.entries(labels)),
+    },
+    NetworkSettings: { Bridge: "", SandboxID: "", Ports: {}, Networks: networksOf(task) },
+  });
+};

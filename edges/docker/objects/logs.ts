@@ -20,6 +20,7 @@ import { Failure } from "../failure.ts";
 import { findService, findTask } from "../find.ts";
 import { isSet, timestampOf } from "../go-text.ts";
 import type { DockerRequest, Handler } from "../request.ts";
+import { findContainer } from "./containers.ts";
 
 /** Numbers of the streams in frames. */
 const stdout = 1;
@@ -41,6 +42,12 @@ export const taskLogs: Handler = (request) =>
   follow(request, async () => {
     const { id, spec } = await findTask(request.calls, request.name);
     return { selector: LogSelector.create({ taskIds: [id] }), spec };
+  });
+
+export const containerLogs: Handler = (request) =>
+  follow(request, async () => {
+    const { task } = await findContainer(request, request.name);
+    return { selector: LogSelector.create({ taskIds: [task.id] }), spec: task.spec };
   });
 
 /** SwarmKit's encoding: 0 is all, -(n+1) means the last n lines. Throws Failure. */

@@ -18,8 +18,8 @@ export type RefusalReason =
   | "login-bytes"
   | "protocol";
 
-/** Ports with limits: of nodes and managers, of the JSON API, and of the web interface. */
-export type Port = "grpc" | "json" | "ui";
+/** Ports with limits: of nodes and managers, of the JSON API, of the web interface, and of Docker's Engine API. */
+export type Port = "grpc" | "json" | "ui" | "docker";
 
 export class Refusals {
   readonly #counter: Counter;
