@@ -15,6 +15,7 @@ import { createService, inspectService, listServices, removeService, updateServi
 import { inspectSwarm, inspectUnlockKey, joinOrInit, leave, unlock, updateSwarm } from "./objects/swarm.ts";
 import { checkAuth, diskUsage, info, ping, resolveImage, showVersion } from "./objects/system.ts";
 import { inspectTask, listTasks } from "./objects/tasks.ts";
+import { inspectVolume, listVolumes } from "./objects/volumes.ts";
 
 type Method = "GET" | "HEAD" | "POST" | "PUT" | "DELETE";
 type Route = readonly [method: Method, path: string, handler: Handler];
@@ -29,6 +30,10 @@ const images = elsewhere("images and builds", "build and push with an engine, an
 const plainContainers = elsewhere(
   "containers without a service",
   "create a service (docker service create), or use the engine of a node (docker -H ssh://NODE)",
+);
+const volumes = elsewhere(
+  "local volumes",
+  "manage cluster volumes with 'muster volume', and local ones with the engine of a node",
 );
 const plugins = elsewhere("plugins", "install them on the engine of each node (docker -H ssh://NODE plugin install)");
 
@@ -88,6 +93,12 @@ export const routes: readonly Route[] = [
   ["GET", "/containers/:name/json", inspectContainer],
   ["GET", "/containers/:name/logs", containerLogs],
 
+  ["GET", "/volumes", listVolumes],
+  ["GET", "/volumes/*", inspectVolume],
+  ["POST", "/volumes/*", volumes],
+  ["PUT", "/volumes/*", volumes],
+  ["DELETE", "/volumes/*", volumes],
+
   ["GET", "/images/*", images],
   ["POST", "/images/*", images],
   ["DELETE", "/images/*", images],
@@ -99,6 +110,7 @@ export const routes: readonly Route[] = [
   ["GET", "/plugins/*", plugins],
   ["POST", "/plugins/*", plugins],
   ["DELETE", "/plugins/*", plugins],
+  ["POST", "/exec/*", plainContainers],
   ["POST", "/containers/*", plainContainers],
   ["PUT", "/containers/*", plainContainers],
   ["DELETE", "/containers/*", plainContainers],

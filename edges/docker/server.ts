@@ -41,6 +41,12 @@ interface DockerServer {
   close(): void;
 }
 
+/** The answers to requests that Node does not pass on. */
+const clientErrors: Readonly<Record<string, string>> = {
+  HPE_HEADER_OVERFLOW: "431 Request Header Fields Too Large",
+  ERR_HTTP_REQUEST_TIMEOUT: "408 Request Timeout",
+};
+
 const prefix = /^\/v(\d+(?:\.\d+)?)(\/.*)$/;
 
 const headers = {
@@ -125,7 +131,11 @@ export function createDockerServer(options: DockerServerOptions): DockerServer {
   });
   server.maxConnections = connectionsMax;
   server.on("request", (message, response) => void answer(message, response, null));
-  server.on("clientError", (_error, socket) => socket.destroy());
+  server.on("clientError", (error: NodeJS.ErrnoException, socket) => {
+    const status = clientErrors[error.code ?? ""] ?? "400 Bad Request";
+    if (socket.writable) socket.end(`HTTP/1.1 ${status}\r\nConnection: close\r\n\r\n`, () => socket.destroy());
+    else socket.destroy();
+  });
   return {
     answer: (message, response, caller) => void answer(message, response, caller),
     async listenUnix(path, group) {
