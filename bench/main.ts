@@ -3,6 +3,7 @@
  * each benchmark works.
  */
 import { cpus } from "node:os";
+import { backupTable } from "./backup.ts";
 import { driversTable } from "./drivers.ts";
 import { dataplaneTable } from "./dataplane.ts";
 import { failoverTable } from "./failover.ts";
@@ -30,7 +31,7 @@ import { watchTable } from "./watch.ts";
 const usage = `usage: npm run bench -- [--short] [--only GROUP]
 
   --short         Small loads, to check that each benchmark works
-  --only GROUP    One group: load, failover, micro, scheduler, watch, logs, stack, list, history, dataplane, drivers, json, policy, inspection,
+  --only GROUP    One group: load, failover, micro, scheduler, watch, logs, stack, list, history, backup, dataplane, drivers, json, policy, inspection,
                   simulation (rehearsals),
                   nats (our layer and the library's clients), recording, start (of a command),
                   swarmkit (SwarmKit's own agents) or ui (needs Debian's chromium)`;
@@ -58,6 +59,7 @@ const groups: Readonly<Record<string, () => Promise<string>>> = {
   stack: () => stackTable(short),
   list: () => listTasksTable(short),
   history: () => historyTable(short),
+  backup: () => backupTable(short),
   dataplane: () => dataplaneTable(short),
   drivers: () => driversTable(short),
   json: () => jsonApiTable(short),

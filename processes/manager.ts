@@ -6,6 +6,7 @@ import { hostname } from "node:os";
 import { join } from "node:path";
 import type { ManagerIdentity } from "../actors/certificates/manager-certificate.ts";
 import { startManager, type Manager } from "../actors/manager/manager.ts";
+import { startBackupSchedule } from "../actors/backup/schedule.ts";
 import { startManagerLock } from "../actors/keys/manager-lock.ts";
 import { startStateGauges } from "../actors/manager/state-gauges.ts";
 import { createTroubles } from "../actors/manager/troubles.ts";
@@ -13,6 +14,8 @@ import { createLogins } from "../actors/json/logins.ts";
 import { createAdmission } from "../edges/grpc/admission/admission.ts";
 import { ListenError } from "../edges/grpc/listener.ts";
 import { createExternalCa } from "../edges/cfssl/client.ts";
+import type { Wrapping } from "../runtime/backup/envelope.ts";
+import { BackupFolder } from "../runtime/backup/folder.ts";
 import { newId } from "../runtime/ids.ts";
 import { connectNats, type NatsLink } from "../runtime/nats/connection.ts";
 import { watchForStuck } from "../runtime/nats/stuck-watch.ts";
@@ -78,7 +81,17 @@ interface ManagerProcessOptions {
   readonly ui?: HostPort | null;
   /** Storage plugins in addition to those of the data dir. */
   readonly csiPlugins?: CsiSocketPaths;
+  /** Backups that it takes by itself; null or absent: none. */
+  readonly backups?: ScheduledBackups | null;
   readonly telemetry: ProcessTelemetry;
+}
+
+export interface ScheduledBackups {
+  readonly dir: string;
+  readonly everyMs: number;
+  readonly keep: number;
+  readonly history: boolean;
+  readonly wrapping: Wrapping;
 }
 
 export interface ManagerProcess {
@@ -316,6 +329,17 @@ export async function startManagerProcess(
       undo.push(() => shown.unsubscribe());
       const metrics = await serveMetrics(options.metrics, telemetry.metrics, () => manager.unhealthy());
       undo.push(() => void metrics.close());
+    }
+    const { backups = null } = options;
+    if (backups !== null) {
+      const scheduled = startBackupSchedule(manager.environment, {
+        ...backups,
+        backups: new BackupFolder(backups.dir, backups.wrapping),
+        place: backups.dir,
+        troubles,
+        parts: (request) => manager.backupParts(request),
+      });
+      undo.push(() => scheduled.stop());
     }
     pending.join?.done();
     telemetry.log.info({ manager: managerId, advertise, controlSocket }, "manager is serving");

@@ -11,7 +11,7 @@ import type { HostPort } from "./addresses.ts";
 import type { CsiSocketPaths } from "./csi.ts";
 import type { DriverChoice } from "./drivers.ts";
 import type { JsonOptions } from "./json-api.ts";
-import { startManagerProcess, type ManagerProcess } from "./manager.ts";
+import { startManagerProcess, type ManagerProcess, type ScheduledBackups } from "./manager.ts";
 import type { Starting } from "./signals.ts";
 
 interface UpOptions {
@@ -29,6 +29,8 @@ interface UpOptions {
   readonly ui?: HostPort | null;
   /** Storage plugins for the manager and the agent, in addition to those of their data dirs. */
   readonly csiPlugins: CsiSocketPaths;
+  /** See ManagerProcessOptions. */
+  readonly backups?: ScheduledBackups | null;
   /** Of the agent, in addition to those of its data dir. */
   readonly drivers?: DriverChoice;
   readonly telemetry: ProcessTelemetry;

@@ -42,7 +42,7 @@ export interface BackupRequest {
   readonly signal: CallSignal;
 }
 
-/** Rejects with RpcError. Ends early, without the last part, once `signal` aborts. */
+/** Rejects with RpcError, also once `signal` aborts: nobody mistakes the parts so far for a backup. */
 export async function* backupParts(sources: BackupSources, request: BackupRequest): AsyncGenerator<BackupPart> {
   const { clock, env, signer } = sources;
   const { history, signal } = request;
@@ -75,18 +75,22 @@ export async function* backupParts(sources: BackupSources, request: BackupReques
     yield sealed(BackupPart.create({ state: step.value }));
     // Also for a reader that takes everything at once: other work of this manager gets its turn.
     await sleep(clock, 0);
-    if (signal.aborted) return;
+    if (signal.aborted) throw ended();
   }
   if (history) {
     const queue = new RecordQueue(capture);
     while (queue.version < last) {
-      if (signal.aborted) return;
+      if (signal.aborted) throw ended();
       await readOn(sources, queue, last, signal);
       for (const record of queue.takeAll()) yield sealed(BackupPart.create({ record }));
     }
   }
   const end: RecordingEnd = seal.end(missing, signer());
   yield BackupPart.create({ end });
+}
+
+function ended(): RpcError {
+  return new RpcError(Status.CANCELLED, "the backup was cancelled");
 }
 
 /** BP1. Waits until the replica has everything that the log has now. */

@@ -12,6 +12,8 @@ import { parseHostPort, type HostPort } from "../../processes/addresses.ts";
 import { RecordingRing } from "../../runtime/recording/ring.ts";
 import { parseBytes } from "../values.ts";
 import type { CsiSocketPaths } from "../../processes/csi.ts";
+import type { ScheduledBackups } from "../../processes/manager.ts";
+import { backupFlags, scheduledBackupsOf, type BackupValues } from "./backup-flags.ts";
 import { csiFlag, csiSocketPaths } from "./csi-flag.ts";
 import type { DockerOptions } from "../../processes/docker-api.ts";
 import type { JsonOptions } from "../../processes/json-api.ts";
@@ -163,6 +165,7 @@ export const serving = {
     value: "ADDR[:PORT]",
     help: "Serve the web interface to users on this address; the port defaults to 17072 (default: off)",
   },
+  ...backupFlags,
   ...logging,
   ...logFileFlag,
   ...recorderFlag,
@@ -248,19 +251,20 @@ export function metricsOf({ metrics }: { readonly metrics?: string | undefined }
 
 /** Parses the flags of a process that serves nodes. Throws UsageError and UserError. */
 export function servingOf(
-  values: JsonFlags & {
-    readonly listen?: string | undefined;
-    readonly advertise?: string | undefined;
-    readonly metrics?: string | undefined;
-    readonly "default-addr-pool"?: readonly string[] | undefined;
-    readonly "default-addr-pool-mask-length"?: string | undefined;
-    readonly "data-path-port"?: string | undefined;
-    readonly "accept-log-loss"?: boolean | undefined;
-    readonly "csi-plugin"?: readonly string[] | undefined;
-    readonly "ui-listen"?: string | undefined;
-    readonly "docker-group"?: string | undefined;
-    readonly "docker-listen"?: string | undefined;
-  },
+  values: BackupValues &
+    JsonFlags & {
+      readonly listen?: string | undefined;
+      readonly advertise?: string | undefined;
+      readonly metrics?: string | undefined;
+      readonly "default-addr-pool"?: readonly string[] | undefined;
+      readonly "default-addr-pool-mask-length"?: string | undefined;
+      readonly "data-path-port"?: string | undefined;
+      readonly "accept-log-loss"?: boolean | undefined;
+      readonly "csi-plugin"?: readonly string[] | undefined;
+      readonly "ui-listen"?: string | undefined;
+      readonly "docker-group"?: string | undefined;
+      readonly "docker-listen"?: string | undefined;
+    },
 ): {
   readonly listen: HostPort;
   readonly advertise: HostPort | null;
@@ -271,6 +275,7 @@ export function servingOf(
   readonly json: JsonOptions | null;
   readonly ui: HostPort | null;
   readonly docker: DockerOptions;
+  readonly backups: ScheduledBackups | null;
 } {
   return {
     listen: flagAddress("listen", values.listen ?? defaultListen),
@@ -287,6 +292,7 @@ export function servingOf(
           ? null
           : flagAddress("docker-listen", values["docker-listen"], defaultDockerPort),
     },
+    backups: scheduledBackupsOf(values),
     ui: values["ui-listen"] === undefined ? null : flagAddress("ui-listen", values["ui-listen"], defaultUiPort),
   };
 }

@@ -1,5 +1,6 @@
 // Backups of a running cluster, and its new life from one: a stock Docker Engine and an agent keep the containers and processes that
 // they had when all managers and NATS were destroyed.
+import { randomBytes } from "node:crypto";
 import { readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { connect, createServer } from "node:net";
 import { join } from "node:path";
@@ -174,5 +175,69 @@ const missing = engineMissing();
     t.regex(await third.muster("history", "service", "next"), /created/i);
     await third.muster("service", "scale", "-d", "boxes=3");
     await until("seven running tasks", async () => (await runningTasks(third)).length === 7);
+  },
+);
+
+test.serial(
+  "a manager backs up by itself, and a backup that cannot be used or written says why in one sentence",
+  async (t) => {
+    t.timeout(patient(300_000));
+    const passphrase = passphraseFile(t);
+    const folder = join(tempDir(t, "scheduled"), "backups");
+    const schedule = ["--backup-dir", folder, "--backup-passphrase-file", passphrase, "--backup-history"];
+    const manager = await startManager(t, { args: schedule });
+    const [name = ""] = await until("a backup", () => {
+      const names = readdirSync(folder).filter((each) => each.endsWith(".backup"));
+      return names.length > 0 && names;
+    });
+    const file = join(folder, name);
+    const keys = ["--passphrase-file", passphrase];
+    const verified = await runMuster(["backup", "--verify", file, ...keys]);
+    t.regex(verified.stdout, /^cluster \S+ at version \d+, .+\nsigned by manager /, verified.stderr);
+
+    const sentenceOf = async (...args: readonly string[]): Promise<string> => {
+      const ran = await runMuster(args);
+      t.is(ran.code, 1, ran.stdout + ran.stderr);
+      t.regex(ran.stderr, /^muster: [^\n]+\n$/);
+      return ran.stderr.slice("muster: ".length).trimEnd();
+    };
+    const dataDir = join(tempDir(t, "restored"), "manager");
+    const restore = (path: string, ...flags: readonly string[]) =>
+      sentenceOf("restore", path, "--data-dir", dataDir, ...flags);
+    t.regex(await restore(join(folder, "none"), ...keys), /^cannot open .*\/none: no such file$/);
+    t.regex(await restore(passphrase, ...keys), /: it is not a backup of Muster \('muster backup' makes one\)$/);
+    t.regex(await restore(file), /: it is encrypted under a passphrase: set --passphrase-file$/);
+    t.regex(
+      await restore(file, "--passphrase-file", passphraseFile(t, "another one altogether")),
+      /: wrong passphrase: it is/,
+    );
+    const half = join(folder, "half");
+    writeFileSync(half, readFileSync(file).subarray(0, statSync(file).size / 2));
+    t.regex(await restore(half, ...keys), /: it is truncated, or was changed after it was made$/);
+    t.deepEqual(readdirSync(join(dataDir, "..")), [], "nothing is left behind");
+    t.regex(
+      await sentenceOf("restore", file, "--data-dir", manager.dataDir, ...keys),
+      /^the data dir .+ has a manager's state: restore into another one$/,
+    );
+    t.regex(
+      await sentenceOf("restore", file, "--data-dir", folder, ...keys),
+      /^the data dir .+ is not empty: restore into a new one$/,
+    );
+
+    // A disk that fills meanwhile.
+    const large = join(tempDir(t, "large"), "config");
+    writeFileSync(large, randomBytes(400_000));
+    await manager.muster("config", "create", "large", large);
+    const small = tempDir(t, "small");
+    const mounted = `mount -t tmpfs -o size=128k none ${small} && "$@"; code=$?; ls -A ${small}; exit $code`;
+    const full = await runMuster(
+      ["--host", `unix://${manager.dataDir}/control.sock`, "backup", "-o", join(small, "b"), ...keys],
+      { wrap: ["unshare", "-m", "sh", "-c", mounted, "sh"] },
+    );
+    t.regex(
+      full.stderr,
+      /^muster: cannot write .+\/b: the disk is full: \d\.\d MiB are free; choose another file with -o\n$/,
+    );
+    t.deepEqual([full.code, full.stdout], [1, ""], "nothing is left behind");
   },
 );

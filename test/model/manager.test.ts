@@ -1,5 +1,10 @@
 // A manager's own life: its membership, its watch over the others, demotions, and whether it makes progress.
 import test from "ava";
+import {
+  backupScheduleMachine,
+  dueInMs,
+  type BackupScheduleEvent,
+} from "../../machines/manager/backup-schedule.machine.ts";
 import { demotionMachine, type DemotionEvent } from "../../machines/manager/demotion.machine.ts";
 import { managerWatchMachine } from "../../machines/manager/manager-watch.machine.ts";
 import { membershipMachine } from "../../machines/manager/membership.machine.ts";
@@ -130,4 +135,38 @@ test("a manager sends its nodes away only when it alone is cut off, and serves t
   t.false(mayServe(["stuck", "stuck"]));
   t.true(mayServe(["stuck", "serving"]));
   t.true(mayServe(["stuck", "unreachable"]));
+});
+
+test("backups on a schedule begin when the interval is over, old ones go only after a newer one, and failures are retried", async (t) => {
+  const events: readonly BackupScheduleEvent[] = [
+    { type: "folder.read", newestAgoMs: null },
+    { type: "folder.read", newestAgoMs: 5_000 },
+    { type: "folder.failed", reason: "no such folder" },
+    { type: "backup.taken" },
+    { type: "backup.failed", reason: "the disk is full" },
+  ];
+  await walkChart(t, {
+    machine: backupScheduleMachine,
+    inputs: [{ everyMs: 60_000 }],
+    events,
+    memory: null,
+    check: (_, step, claim) => {
+      const { asked, event, from } = step;
+      const mayBegin = isDue(event, "due") || isDue(event, "retry");
+      claim("BS1", isAsked(asked, "takeBackup") === mayBegin, "a backup begins at another time");
+      const isTaken = event?.type === "backup.taken" && isIn(from, "taking");
+      claim("BS2", isAsked(asked, "removeOld") === isTaken, "old backups are removed without a newer one, or never");
+      claim("BS3", isAsked(asked, "reportSuccess") === isTaken, "a failure is withdrawn too early, or never");
+      const hasFailed = (isIn(step, "retrying") && !isIn(from, "retrying")) === isAsked(asked, "reportFailure");
+      claim("BS3", hasFailed, "a failure is not reported, or without one");
+      return null;
+    },
+  });
+});
+
+test("the next backup is due an interval after the newest one, whatever the clock says", (t) => {
+  t.deepEqual(
+    [null, 0, 10_000, 60_000, 90_000, -5_000].map((ago) => dueInMs(60_000, ago)),
+    [0, 60_000, 50_000, 0, 0, 60_000],
+  );
 });
