@@ -9,6 +9,7 @@ import { startBackupSchedule } from "../../actors/backup/schedule.ts";
 import { backupParts } from "../../actors/backup/parts.ts";
 import { createTroubles } from "../../actors/manager/troubles.ts";
 import { scheduledBackupsOf } from "../../cli/serve/backup-flags.ts";
+import type { BackupPart } from "../../proto/gen/messages.ts";
 import { BackupFolder } from "../../runtime/backup/folder.ts";
 import { openBackup } from "../../runtime/backup/format.ts";
 import type { BackupStore, KeptBackup } from "../../runtime/ports/backup-store.ts";
@@ -129,7 +130,8 @@ test("a folder has one file for each backup, lists those of its cluster alone, a
   t.is(listed[0]?.atMs, Date.UTC(2026, 10, 26, 9, 30, 5));
   const file = await readFile(join(path, "new", names[0] as string));
   t.is((await openBackup(inOrder([file]), { passphrase: null, identities: [identity] })).head.clusterId, "cluster1");
-  async function* failing(): AsyncGenerator<never> {
+  async function* failing(): AsyncGenerator<BackupPart> {
+    yield* parts;
     throw new Error("the log does not answer");
   }
   await t.throwsAsync(folder.write("cluster1", 0, failing()), { message: "the log does not answer" });
