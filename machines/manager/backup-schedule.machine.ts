@@ -14,7 +14,7 @@
 import { assign } from "xstate";
 import { chart, effect } from "../chart.ts";
 
-export const backupTimes = {
+const backupTimes = {
   /** Longest wait after a failure, in milliseconds: a full disk or a missing mount is noticed by people, not at once. */
   retryMsMax: 10 * 60_000,
 } as const;
