@@ -8,7 +8,7 @@ import { mkdtempSync, readFileSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { judgeSeed, knownFailures } from "./known-failures.ts";
-import { judgeMarks, knownMarks, unreachedMarks } from "./marks.ts";
+import { judgeMarks, knownMarks, rareMarks } from "./marks.ts";
 import { describeOptions, drawOptions, type SimOptions } from "../../simulation/options.ts";
 import { runSeeds, type SeedResult } from "./seed-pool.ts";
 import { orExit, scriptArguments, UsageError, wholeNumber } from "../support/script-arguments.ts";
@@ -181,7 +181,7 @@ if (only === null) {
   const { notes, problems } = judgeMarks({
     reached: new Set(marks.keys()),
     known: knownMarks,
-    unreached: unreachedMarks,
+    rare: rareMarks,
     from,
     passed: ran - failed - knownToFail,
     failed,

@@ -178,8 +178,8 @@ export const knownMarks = [
 
 type KnownMark = (typeof knownMarks)[number];
 
-/** Marks that CI's seeds need not reach, each with the test that covers it. */
-export const unreachedMarks: Partial<Record<KnownMark, string>> = {
+/** Marks that CI's seeds reach only sometimes, each with the test that covers it. */
+export const rareMarks: Partial<Record<KnownMark, string>> = {
   // The disk must go back to a moment within the tenths of a second between a start and its report.
   "driver.start.forgotten": "unit/sim-drivers",
 };
@@ -188,7 +188,7 @@ export interface MarkRun {
   readonly reached: ReadonlySet<string>;
   readonly known: readonly string[];
   /** By mark: the reason. */
-  readonly unreached: Readonly<Partial<Record<string, string>>>;
+  readonly rare: Readonly<Partial<Record<string, string>>>;
   /** The first seed, and the number of passed seeds from it on. */
   readonly from: number;
   readonly passed: number;
@@ -202,13 +202,13 @@ interface MarkFindings {
 }
 
 /** Notes and problems about marks. Fewer or other seeds than CI's, or early failures, may well miss some. */
-export function judgeMarks({ failed, from, known, passed, reached, unreached }: MarkRun): MarkFindings {
+export function judgeMarks({ failed, from, known, passed, rare, reached }: MarkRun): MarkFindings {
   const missed = known.filter((mark) => !reached.has(mark));
   const isWhole = from === 1 && passed >= seedsOfCi && failed === 0;
   const problems: string[] = [];
   const notes: string[] = [];
   for (const mark of missed) {
-    const reason = unreached[mark];
+    const reason = rare[mark];
     if (reason !== undefined) notes.push(`${mark} was not reached: ${reason}`);
     else if (isWhole)
       problems.push(
@@ -216,7 +216,5 @@ export function judgeMarks({ failed, from, known, passed, reached, unreached }: 
       );
     else notes.push(`${mark} was not reached`);
   }
-  for (const mark of Object.keys(unreached))
-    if (reached.has(mark)) notes.push(`${mark} was reached: remove it from the list of unreached marks`);
   return { problems, notes };
 }
