@@ -62,14 +62,14 @@ export function readService(name: string, service: MappingNode, path: string, ar
   const behaviour = readBehaviour(service, path, mistakes);
   const view = new View(withImage(name, service, path), path);
   const project = new View(withLongForms(treeOf(name, service, root), "/"), "");
-  const full = serviceSpecOf(name, view, { stack: "", project, lookups: itself });
-  const spec = reducedSpec(view.has("networks") ? full : withoutNetworks(full));
+  const whole = serviceSpecOf(name, view, { stack: "", project, lookups: itself });
+  const spec = reducedSpec(view.has("networks") ? whole : withoutNetworks(whole));
   const refusal = checkServiceSpec(spec);
   if (refusal !== null) throw mistake(service.at, path, refusal.message);
   checkCount(spec, view);
   checkConstraints(spec, view);
   const plan = { spec, behaviour };
-  definitions.set(plan, { service, path, at: around.at ?? service.at });
+  definitions.set(plan, { service, path, at: around.at ?? service.at, whole });
   return plan;
 }
 
@@ -79,6 +79,8 @@ interface Definition {
   readonly path: string;
   /** In place of keys that come from an earlier version. */
   readonly at: Place;
+  /** The spec with the inside of its tasks, as a stack would deploy it. */
+  readonly whole: ServiceSpec;
 }
 
 const definitions = new WeakMap<ServicePlan, Definition>();
@@ -86,6 +88,14 @@ const definitions = new WeakMap<ServicePlan, Definition>();
 /** Undefined: the plan comes from a running cluster. */
 export function definitionOf(plan: ServicePlan): Definition | undefined {
   return definitions.get(plan);
+}
+
+/** The plan with another spec, and the same definition. */
+export function redefined(plan: ServicePlan, spec: ServiceSpec): ServicePlan {
+  const changed = { ...plan, spec };
+  const definition = definitions.get(plan);
+  if (definition !== undefined) definitions.set(changed, definition);
+  return changed;
 }
 
 /** Place and path of a key of the definition, or of the innermost one that is there. */

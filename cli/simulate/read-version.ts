@@ -1,5 +1,5 @@
 /** Steps that change what a service is: `deploy` with a whole definition, `update` with the keys that change. */
-import { ServiceSpec } from "../../proto/gen/messages.ts";
+import { ServiceSpec, TaskSpec } from "../../proto/gen/messages.ts";
 import type { Action, ServicePlan } from "../../simulation/rehearsal/plan.ts";
 import {
   child,
@@ -16,7 +16,8 @@ import { mergedService, withoutReset } from "../stack/merge.ts";
 import { Fields } from "./fields.ts";
 import { behaviourDefaults } from "./read-behaviour.ts";
 import { portProblem, sameName } from "./conflicts.ts";
-import { definitionOf, keyOf, longService, readService } from "./read-service.ts";
+import { Mistakes } from "./mistakes.ts";
+import { definitionOf, keyOf, longService, readService, redefined } from "./read-service.ts";
 import { noService, type Before } from "./timeline.ts";
 
 const nothing: ServicePlan = { spec: ServiceSpec.create({}), behaviour: behaviourDefaults };
@@ -58,6 +59,22 @@ const modeText = (service: MappingNode): string => {
   return mode === undefined ? "replicated" : textOf(mode);
 };
 
+/**
+ * An update that changes only the inside of tasks, such as a command or an environment, replaces them as well. The inside is not
+ * rehearsed; the number of forced updates stands for it. `before`: the version that is updated, and `forced` its number.
+ */
+function withInside(plan: ServicePlan, before: ServicePlan, forced: number): ServicePlan {
+  const [now, then] = [definitionOf(plan)?.whole.task ?? null, definitionOf(before)?.whole.task ?? null];
+  const isInside = isSameTask(plan.spec.task, before.spec.task) && !isSameTask(now, then);
+  const task = TaskSpec.patch(plan.spec.task ?? TaskSpec.create(), { forceUpdate: isInside ? forced + 1 : forced });
+  return redefined(plan, ServiceSpec.patch(plan.spec, { task }));
+}
+
+function isSameTask(one: TaskSpec | null, other: TaskSpec | null): boolean {
+  if (one === null || other === null) return one === other;
+  return Buffer.from(TaskSpec.encode(one)).equals(TaskSpec.encode(other));
+}
+
 /** Adds the version to the timeline. */
 function versionOf(
   { at, name }: Definition,
@@ -67,8 +84,14 @@ function versionOf(
   before: Before,
 ): ServicePlan {
   const { timeline } = before;
-  const plan = planOf(name, tree, path, step, { ...before, at });
+  let plan = planOf(name, tree, path, step, { ...before, at });
   if (plan !== nothing) {
+    const held = timeline.get(name);
+    if (held !== undefined) {
+      const read = { root: rootOf(before, held), mistakes: new Mistakes() };
+      const forced = timeline.spec(name)?.task?.forceUpdate ?? 0;
+      plan = withInside(plan, readService(name, held, path, read), forced);
+    }
     const problem = portProblem(plan.spec, timeline.specs);
     const definition = definitionOf(plan);
     if (problem !== null && definition !== undefined) {

@@ -2,6 +2,7 @@
 import { UserError } from "../../lib/user-error.ts";
 import { NodeStatus_State, type NetworkSpec } from "../../proto/gen/messages.ts";
 import { RpcError, Status } from "../../runtime/ports/rpc.ts";
+import type { Commit } from "../../runtime/store/store.ts";
 import { snapshotDefaults } from "../../runtime/store/snapshots.ts";
 import { SimManagers } from "../managers/managers.ts";
 import { quietOptions } from "../quiet-options.ts";
@@ -10,6 +11,7 @@ import { Behaviours, driverKinds } from "./behaviours.ts";
 import { RehearsalChecks } from "./checks.ts";
 import { Cuts } from "./cuts.ts";
 import { advertisedFor } from "./deployable.ts";
+import { LogFollower } from "./log-follower.ts";
 import { Measures } from "./measures.ts";
 import { RehearsedNodes } from "./nodes.ts";
 import { Operations } from "./operations.ts";
@@ -35,6 +37,8 @@ const silent: ReadonlySet<Status> = new Set([Status.UNAVAILABLE, Status.DEADLINE
 interface RunOptions {
   /** Called about once a second of simulated time, with the simulated milliseconds of the scenario so far; 0 while founding. */
   readonly onProgress?: (ranMs: number) => void;
+  /** Called with each commit of the log since the scenario began, at this many milliseconds after that. */
+  readonly onCommit?: (commit: Commit, atMs: number) => void;
   /** Asked often; the run ends early when it returns true. */
   readonly isCancelled?: () => boolean;
   /**
@@ -107,6 +111,7 @@ class Rehearsal {
       csi: () => null,
       onReplica: (name, replica) => {
         this.#measures.follow(replica);
+        commits.follow(replica);
         checks.follow(name, replica);
       },
       onRetired: () => {},
@@ -114,6 +119,9 @@ class Rehearsal {
       checksBus: false,
     });
     const managers = this.#managers;
+    const commits = new LogFollower((commit) => {
+      if (this.#ranMs > 0) options.onCommit?.(commit, this.#ranMs);
+    });
     const checks = new RehearsalChecks({
       scene,
       managers,

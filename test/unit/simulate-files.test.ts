@@ -362,6 +362,23 @@ test("a scenario's variables come from the environment", (t) => {
   t.deepEqual(scenario(text, { SERVICE: "agent" }).steps[0]?.action, { kind: "remove", service: "agent" });
 });
 
+test("an update of the inside of tasks replaces them, although it is not rehearsed", (t) => {
+  const { steps } = scenario(`steps:
+  - {at: 1s, update: {service: web, environment: {A: hunter2}}}
+  - {at: 2s, update: {service: web, environment: {A: hunter2}}}
+  - {at: 3s, update: {service: web, command: serve --fast}}
+  - {at: 4s, update: {service: web, deploy: {replicas: 9}}}
+  - {at: 5s, scale: {service: web, replicas: 3}}
+  - {at: 6s, update: {service: web, environment: {A: other}}}
+  - {at: 7s, update: {service: web, image: "web:2"}}
+`);
+  const specs = steps.flatMap(({ action }) => (action.kind === "update" ? [action.service.spec] : []));
+  t.deepEqual(
+    specs.map(({ task }) => task?.forceUpdate),
+    [1, 1, 2, 2, 3, 3],
+  );
+  for (const { task } of specs) t.deepEqual([task?.container?.env, task?.container?.args], [[], []]);
+});
 test("a rollback returns to the version before: a later update changes that one", (t) => {
   const { steps } = scenario(`
 steps:
