@@ -99,7 +99,7 @@ test("only the owner may open the socket, and the members of a chosen group", as
   t.is(gid, 65_534);
 });
 
-/** What a raw client of the socket gets for its bytes, until the connection closes. */
+/** The bytes that a raw client of the socket receives, until the connection closes. */
 function rawAnswer(path: string, write: (send: (bytes: string) => void) => void): Promise<string> {
   return new Promise((resolve) => {
     const socket = connect({ path });

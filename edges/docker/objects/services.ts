@@ -175,7 +175,7 @@ export const updateService: Handler = async (request) => {
       rollback,
     }),
   );
-  return ok({});
+  return ok({ Warnings: null });
 };
 
 export const removeService: Handler = async ({ calls, name }) => {
