@@ -72,6 +72,7 @@ export const verbs: Readonly<Record<string, VerbEntry>> = {
     async () => (await import("./inspect.ts")).inspect,
   ),
   why: verb("Explain what an object is waiting for", async () => (await import("./why.ts")).why),
+  doctor: verb("Examine this machine and the cluster", async () => (await import("./doctor.ts")).doctor),
   info: verb("Display a summary of the cluster", async () => (await import("./info.ts")).info),
   completion: verb("Generate a shell completion script", async () =>
     (await import("./completion.ts")).completionOf(verbs),

@@ -22,6 +22,10 @@ const lines: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     "muster log repair --data-dir /var/lib/muster --nats nats://192.0.2.9:4222":
       "keep the readable part of a shared log",
   },
+  doctor: {
+    "muster doctor --data-dir /var/lib/muster": "examine this machine, and the cluster if a manager runs here",
+    "muster doctor --cluster --format json": "examine the cluster only, for a program",
+  },
   backup: {
     "muster backup -o cluster.backup --passphrase-file /etc/muster/backup-passphrase":
       "back up the cluster while it runs",
