@@ -4,6 +4,7 @@
  */
 import { cpus } from "node:os";
 import { backupTable } from "./backup.ts";
+import { dockerApiTable } from "./docker-api.ts";
 import { driversTable } from "./drivers.ts";
 import { dataplaneTable } from "./dataplane.ts";
 import { failoverTable } from "./failover.ts";
@@ -31,7 +32,7 @@ import { watchTable } from "./watch.ts";
 const usage = `usage: npm run bench -- [--short] [--only GROUP]
 
   --short         Small loads, to check that each benchmark works
-  --only GROUP    One group: load, failover, micro, scheduler, watch, logs, stack, list, history, backup, dataplane, drivers, json, policy, inspection,
+  --only GROUP    One group: load, failover, micro, scheduler, watch, logs, stack, list, history, backup, dataplane, docker, drivers, json, policy, inspection,
                   simulation (rehearsals),
                   nats (our layer and the library's clients), recording, start (of a command),
                   swarmkit (SwarmKit's own agents) or ui (needs Debian's chromium)`;
@@ -61,6 +62,7 @@ const groups: Readonly<Record<string, () => Promise<string>>> = {
   history: () => historyTable(short),
   backup: () => backupTable(short),
   dataplane: () => dataplaneTable(short),
+  docker: () => dockerApiTable(short),
   drivers: () => driversTable(short),
   json: () => jsonApiTable(short),
   policy: () => policyTable(short),

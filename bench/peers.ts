@@ -26,6 +26,8 @@ export interface Peer {
   readonly port: number;
   /** The start of a command line for this manager. */
   readonly commandLine: readonly string[];
+  /** Socket of Docker's Engine API. */
+  readonly dockerSocket: string;
   workerToken(): string;
   /** Creates a service with so many replicas and returns immediately. */
   createService(name: string, replicas: number): void;
@@ -116,6 +118,7 @@ export async function startMuster(flags: readonly string[] = []): Promise<Peer> 
     host: "127.0.0.1",
     port,
     commandLine: [program, "--host", `unix://${socket}`],
+    dockerSocket: join(dir, "docker.sock"),
     workerToken: () => muster("token", "worker"),
     createService: (name, replicas) =>
       void muster("service", "create", "--detach", "--name", name, "--replicas", String(replicas), "bench:1"),
@@ -183,6 +186,7 @@ export async function startDockerd(): Promise<Peer> {
     host: "127.0.0.1",
     port,
     commandLine: ["docker", "-H", host],
+    dockerSocket: join(dir, "docker.sock"),
     workerToken: () => docker("swarm", "join-token", "-q", "worker"),
     createService: (name, replicas) =>
       void docker(
