@@ -1,4 +1,7 @@
 // Docker's Engine API: what it reads, and what it says about what it cannot read.
+import { once } from "node:events";
+import { createServer, get, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
 import test from "ava";
 import { isOlder } from "../../edges/docker/api-version.ts";
 import { knownTo, serviceBody } from "../../edges/docker/bodies/service.ts";
@@ -7,6 +10,7 @@ import { Failure, failureOf } from "../../edges/docker/failure.ts";
 import { parseFilters } from "../../edges/docker/filters.ts";
 import { parseJson } from "../../edges/docker/go-json.ts";
 import { isSet, timestampOf, versionOf } from "../../edges/docker/go-text.ts";
+import { writeList, type DockerRequest } from "../../edges/docker/request.ts";
 import { check } from "../../edges/docker/shape.ts";
 import { Mount_Type, RestartPolicy_RestartCondition } from "../../proto/gen/messages.ts";
 import { RpcError, Status } from "../../runtime/ports/rpc.ts";
@@ -158,4 +162,49 @@ test("an outdated version is SwarmKit's UNKNOWN, which clients match", (t) => {
   t.is(failure?.status, 500);
   t.is(failure?.message, "rpc error: code = Unknown desc = update out of sequence");
   t.is(failureOf(new TypeError("ours")), null);
+});
+
+test("a list is written as its client reads it, lets other events run, and ends when the client leaves", async (t) => {
+  const total = 100_000;
+  let written = 0;
+  let turns = 0;
+  let ended: Promise<null> | null = null;
+  function* items(): Iterable<number> {
+    for (let at = 0; at < total; at += 1) {
+      written += 1;
+      yield at;
+    }
+  }
+  const server = createServer((_message, response: ServerResponse) => {
+    written = 0;
+    ended = writeList({ response } as DockerRequest, items(), (at) => ({ Number: at, Filler: "x".repeat(100) }));
+  }).listen(0, "127.0.0.1");
+  t.teardown(() => server.close());
+  await once(server, "listening");
+  const { port } = server.address() as AddressInfo;
+  const ask = async () => {
+    const sent = get({ host: "127.0.0.1", port, agent: false });
+    const [response] = (await once(sent, "response")) as [NodeJS.ReadableStream];
+    return { sent, response };
+  };
+
+  const counting = setInterval(() => (turns += 1), 1);
+  const { response } = await ask();
+  let text = "";
+  for await (const chunk of response) text += String(chunk);
+  clearInterval(counting);
+  t.is((JSON.parse(text) as unknown[]).length, total);
+  t.true(turns > 1, "timers ran meanwhile");
+
+  const idle = await ask();
+  // As much as the buffers of both sides hold, and no more.
+  let before = -1;
+  while (before !== written) {
+    before = written;
+    await new Promise((resolve) => setTimeout(resolve, 200));
+  }
+  t.true(written < total);
+  idle.sent.destroy();
+  t.is(await (ended as Promise<null> | null), null);
+  t.true(written < total);
 });
