@@ -100,8 +100,8 @@ function startsOf({ managers, nodes }: RestingParts): number {
   return [...managers.processes, ...nodes.processes].reduce((sum, { lives }) => sum + lives, 0);
 }
 
-/** L9 */
-function* waitsOf({ dataplanes, managers, nodes, storage, workloads }: RestingParts): Generator<Wait> {
+/** Everything that waits in the whole cluster. L9 */
+export function* waitsOf({ dataplanes, managers, nodes, storage, workloads }: RestingParts): Generator<Wait> {
   if (!managers.serving.some(({ running }) => running?.isLeading() === true))
     yield { kind: "leader", what: "no manager leads" };
   for (const {
