@@ -46,7 +46,7 @@ test.serial("a failure of an exploration is written as its shrunk scenario, its 
 test.serial("an exploration is the same with one process and with two", async (t) => {
   t.timeout(600_000);
   const run = async (processes: string): Promise<string> => {
-    const { code, stdout } = await sim(["--hours", "1", "--plans", "10", "-j", processes, "--from", "40"], {});
+    const { code, stdout } = await sim(["--hours", "1", "--plans", "3", "-j", processes, "--from", "40"], {});
     t.is(code, 0, stdout);
     return stdout.replaceAll(/^\d+ min: .*\n|in \S+ CPU hours/gm, "");
   };
