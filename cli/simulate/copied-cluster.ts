@@ -4,6 +4,8 @@
  */
 import { isJob } from "../../machines/orchestration/service-mode.ts";
 import { meetsConstraint, parseConstraint } from "../../machines/scheduling/constraints.ts";
+import { demandOf, missingPlugin } from "../../machines/scheduling/filters.ts";
+import { PluginLists } from "../../machines/scheduling/plugins.ts";
 import {
   NodeRole,
   NodeSpec_Availability,
@@ -11,6 +13,7 @@ import {
   Placement,
   ServiceSpec,
   TaskSpec,
+  Task,
   type Network,
   type Node,
   type Service,
@@ -19,6 +22,7 @@ import type { ClusterPlan, NodePlan, ServicePlan } from "../../simulation/rehear
 import { managersMax } from "./read-cluster.ts";
 import { namesOf } from "./names.ts";
 import type { ObservedTimes } from "./observed-times.ts";
+import { unplaceable } from "./placeable.ts";
 import { nodeDefaults } from "./read-nodes.ts";
 import { reducedNetwork, reducedSpec } from "./reduced-spec.ts";
 
@@ -39,7 +43,8 @@ const labelPrefix = "rehearsal.";
 export function copiedCluster(objects: ClusterObjects, observed: ObservedTimes): Copied {
   const remarks: string[] = [];
   const nodes = objects.nodes.filter(isUsable);
-  const omitted = objects.nodes.length - nodes.length;
+  // A manager's own node runs no tasks; the copy has managers besides its nodes.
+  const omitted = objects.nodes.filter((node) => !isUsable(node) && node.role !== NodeRole.MANAGER).length;
   if (omitted > 0) remarks.push(`${omitted} nodes that are not READY and active are left out`);
   const services = objects.services.filter(({ spec }) => spec !== null && !isJob(spec));
   const jobs = objects.services.length - services.length;
@@ -53,16 +58,21 @@ export function copiedCluster(objects: ClusterObjects, observed: ObservedTimes):
   const copies = services.map((service): ServicePlan => {
     const spec = reducedSpec(service.spec ?? ServiceSpec.create({}), (target) => names.get(target) ?? target);
     const constraints = (spec.task?.placement?.constraints ?? []).map((text) => onLabels(text, nodes, labels));
+    constraints.push(...onDriver(service, nodes, labels));
     return { spec: withPlacement(spec, constraints, kept), behaviour: observed.behaviourOf(service.id) };
   });
+  const plans = nodePlans(nodes, labels, observed);
+  const placed = copies.filter(({ spec }) => unplaceable(spec, plans) === null);
+  const unplaced = copies.length - placed.length;
+  if (unplaced > 0) remarks.push(`${unplaced} services that none of these nodes can run are left out`);
   const managers = objects.nodes.filter(({ role }) => role === NodeRole.MANAGER).length;
   if (managers > managersMax) remarks.push(`${managersMax} of ${managers} managers are copied`);
   return {
     plan: {
       managers: Math.min(managersMax, Math.max(1, managers)),
-      nodes: nodePlans(nodes, labels, observed),
+      nodes: plans,
       networks: networks.flatMap(({ spec }) => (spec === null ? [] : [reducedNetwork(spec)])),
-      services: copies,
+      services: placed,
     },
     remarks,
   };
@@ -124,6 +134,28 @@ function onLabels(text: string, nodes: readonly Node[], labels: readonly Map<str
   const label = `${labelPrefix}${words.replaceAll(/^-|-$/g, "")}`;
   for (const [at, node] of nodes.entries()) if (meetsConstraint(constraint, node)) labels[at]?.set(label, "true");
   return `node.labels.${label} == true`;
+}
+
+/**
+ * Rehearsed nodes run tasks of any kind: if only some nodes have the driver or the engine for the service, they get a label, and
+ * the constraint is on it.
+ */
+function onDriver(
+  { id, spec }: Service,
+  nodes: readonly Node[],
+  labels: readonly Map<string, string>[],
+): readonly string[] {
+  const task = spec?.task ?? TaskSpec.create();
+  const demand = demandOf(Task.create({ serviceId: id, spec: task }));
+  const lists = new PluginLists();
+  const can = nodes.map((node) => {
+    const engine = node.description?.engine ?? null;
+    return missingPlugin(demand, { node, plugins: engine === null ? null : lists.of(engine.plugins) }) === null;
+  });
+  if (can.every(Boolean)) return [];
+  const label = `${labelPrefix}runs-${(task.generic?.kind ?? "containers").replaceAll(/[^A-Za-z0-9]+/g, "-")}`;
+  for (const [at, isAble] of can.entries()) if (isAble) labels[at]?.set(label, "true");
+  return [`node.labels.${label} == true`];
 }
 
 /** `networks`: names of those that are copied. */

@@ -4,10 +4,12 @@ import {
   OperatorService,
   WatchRequest_WatchEntry,
   type Node,
+  type Service,
   type Task,
   type WatchActionKind,
   type WatchMessage,
 } from "../../proto/gen/messages.ts";
+import { timeMs } from "../../proto/time.ts";
 import type { RpcError } from "../../runtime/ports/rpc.ts";
 import type { ClusterPlan } from "../../simulation/rehearsal/plan.ts";
 import { listNetworks, listNodes, listServices, listTasks, type ManagerClient } from "../manager-client.ts";
@@ -39,8 +41,12 @@ export async function planFromCluster(client: ManagerClient, nowMs: number): Pro
   for (const task of tasks) observed.addRunning(task, nowMs);
   observed.close(nowMs);
   const { plan, remarks } = copiedCluster({ nodes, services, networks }, observed);
-  const unseen = plan.services.length - services.filter(({ id }) => observed.startsOf(id) > 0).length;
-  const past = oldest?.timeMs == null ? "an unknown time" : humanDuration(nowMs - oldest.timeMs).toLowerCase();
+  const copied = new Set(plan.services.map(({ spec }) => spec.annotations?.name));
+  const unseen = services.filter(
+    ({ id, spec }) => copied.has(spec?.annotations?.name) && observed.startsOf(id) === 0,
+  ).length;
+  const began = oldest?.timeMs ?? firstOf([...nodes, ...services]);
+  const past = began === null ? "an unknown time" : humanDuration(nowMs - began).toLowerCase();
   return {
     plan,
     remarks: [
@@ -60,7 +66,13 @@ interface Oldest {
   readonly timeMs: number | null;
 }
 
-/** The oldest version that the log retains; null: there is no node whose history would say it. */
+/** When the oldest of these was created, in milliseconds since the epoch: about the beginning of a log that is still whole. */
+function firstOf(objects: readonly (Node | Service)[]): number | null {
+  const times = objects.flatMap(({ meta }) => (meta?.createdAt == null ? [] : [timeMs(meta.createdAt)]));
+  return times.length === 0 ? null : Math.min(...times);
+}
+
+/** The oldest version that the log retains, at least 1; null: there is no node whose history would say it. */
 async function oldestVersion(client: ManagerClient, [node]: readonly Node[]): Promise<Oldest | null> {
   if (node === undefined) return null;
   const request = HistoryRequest.create({ kind: "node", subject: node.id, last: 1 });
@@ -68,7 +80,8 @@ async function oldestVersion(client: ManagerClient, [node]: readonly Node[]): Pr
   let oldest: Oldest | null = null;
   client.channel.serverStream(OperatorService.methods.History, request, {
     onMessage({ oldestVersion: version, oldestTime }) {
-      if (version > 0) oldest = { version, timeMs: millisecondsOf(oldestTime) };
+      // 0: the log is whole. Its first version has the cluster, which no watch asks for here.
+      oldest ??= { version: Math.max(1, version), timeMs: version === 0 ? null : millisecondsOf(oldestTime) };
     },
     onEnd: ended.resolve,
   });

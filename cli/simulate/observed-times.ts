@@ -76,9 +76,11 @@ export class ObservedTimes {
     const starting = at.get(TaskState.STARTING);
     const preparing = at.get(TaskState.PREPARING);
     const prepared = at.get(TaskState.READY) ?? starting;
-    const image = `${task.nodeId} ${task.spec?.container?.image ?? ""}`;
-    const isPulled = this.#pulled.has(image);
-    this.#pulled.add(image);
+    const image = task.spec?.container?.image ?? "";
+    const onNode = `${task.nodeId} ${image}`;
+    // Tasks without an image are prepared anew each time.
+    const isPulled = image !== "" && this.#pulled.has(onNode);
+    this.#pulled.add(onNode);
     for (const samples of this.#samplesOf(task.serviceId)) {
       samples.started += 1;
       if (starting !== undefined && ms >= starting) samples.starts.push(ms - starting);
@@ -140,9 +142,10 @@ export class ObservedTimes {
     for (const samples of this.#samplesOf(task.serviceId)) samples.runningMs += Math.max(0, nowMs - running);
   }
 
-  /** Number of starts that were seen. */
+  /** Number of starts that were seen, failed ones included. */
   startsOf(serviceId: string): number {
-    return this.#services.get(serviceId)?.started ?? 0;
+    const { failedStarts, started } = this.#services.get(serviceId) ?? noSamples();
+    return started + failedStarts;
   }
 
   behaviourOf(serviceId: string): BehaviourPlan {

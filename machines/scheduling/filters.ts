@@ -183,7 +183,7 @@ function hasResources(demand: Demand, info: NodeInfo): boolean {
 }
 
 /** The first required plugin that the node lacks; null if it has all. A node that reports nothing about its engine passes. */
-export function missingPlugin(demand: Demand, { node, plugins }: NodeInfo): string | null {
+export function missingPlugin(demand: Demand, { node, plugins }: Pick<NodeInfo, "node" | "plugins">): string | null {
   if (plugins === null) return null;
   for (const wanted of demand.plugins) if (!hasPlugin(plugins, wanted)) return wanted;
   if (demand.isContainer && (plugins.hasDrivers || (!plugins.hasEngine && isAgent(node)))) {

@@ -7,6 +7,8 @@ import { writeCluster } from "../../cli/simulate/write-cluster.ts";
 import {
   Annotations,
   ContainerSpec,
+  EngineDescription,
+  GenericRuntimeSpec,
   GlobalJob,
   Meta,
   Network,
@@ -21,6 +23,7 @@ import {
   NodeStatus_State,
   Placement,
   Platform,
+  PluginDescription,
   Resources,
   SecretReference,
   Service,
@@ -236,4 +239,74 @@ test("a copy has the usable nodes, services without secrets, and constraints on 
   const text = writeCluster(plan, remarks);
   t.false(text.includes("hunter2"));
   t.deepEqual(readCluster(text, "saved.yaml", { get: () => "unused" }), plan);
+});
+
+test("a process is prepared anew each time, and services of processes share no image", (t) => {
+  const observed = new ObservedTimes();
+  for (let at = 0; at < 6; at += 1)
+    report(
+      observed,
+      `t${at}`,
+      [
+        [ASSIGNED, 0],
+        [PREPARING, 100],
+        [READY, 300],
+        [STARTING, 310],
+        [RUNNING, 400],
+      ],
+      { image: "" },
+    );
+  t.deepEqual(observed.behaviourOf("s1").pull, { medianMs: 200, p99Ms: 200 });
+  t.is(observed.startsOf("s1"), 6);
+});
+
+test("a copy keeps tasks on the nodes that have their driver, and leaves out services that none can run", (t) => {
+  const engine = (id: string, ...plugins: readonly (readonly [string, string])[]): Node => {
+    const plain = node(id, id);
+    const description = NodeDescription.patch(plain.description ?? NodeDescription.create(), {
+      engine: EngineDescription.create({
+        plugins: plugins.map(([type, name]) => PluginDescription.create({ type, name })),
+      }),
+    });
+    return Node.patch(plain, { description });
+  };
+  const service = (name: string, kind: string | null, constraints: readonly string[] = []): Service =>
+    Service.create({
+      id: name,
+      spec: ServiceSpec.create({
+        annotations: Annotations.create({ name }),
+        replicated: ReplicatedService.create({ replicas: 1 }),
+        task: TaskSpec.create({
+          ...(kind === null
+            ? { container: ContainerSpec.create({ image: "web:1" }) }
+            : { generic: GenericRuntimeSpec.create({ kind }) }),
+          placement: Placement.create({ constraints: [...constraints] }),
+        }),
+      }),
+    });
+  const { plan, remarks } = copiedCluster(
+    {
+      nodes: [engine("n1", ["Driver", "exec"]), engine("n2", ["Volume", "local"], ["Network", "overlay"])],
+      services: [
+        service("process", "exec"),
+        service("container", null),
+        service("other", "raw_exec"),
+        service("nowhere", null, ["node.labels.x==y"]),
+      ],
+      networks: [],
+    },
+    new ObservedTimes(),
+  );
+  t.deepEqual(
+    plan.nodes.map(({ labels }) => labels),
+    [{ "rehearsal.runs-exec": "true" }, { "rehearsal.runs-containers": "true" }],
+  );
+  t.deepEqual(
+    plan.services.map(({ spec }) => [spec.annotations?.name, spec.task?.placement?.constraints]),
+    [
+      ["process", ["node.labels.rehearsal.runs-exec == true"]],
+      ["container", ["node.labels.rehearsal.runs-containers == true"]],
+    ],
+  );
+  t.deepEqual(remarks, ["2 services that none of these nodes can run are left out"]);
 });
