@@ -33,13 +33,15 @@ function readHosts(place: string): readonly string[] {
   }
 }
 
+/** The manager of the Debian package's unit (deploy/etc/manager.yaml), for those who may open its data dir. */
+const unitsSocket = "/var/lib/muster/manager/control.sock";
+
 /** `unix:///…`, the one started last first; empty when none was started here. */
 export function knownHosts(): readonly string[] {
-  return (
-    places()
-      .map(readHosts)
-      .find((hosts) => hosts.length > 0) ?? []
-  );
+  const recorded = places()
+    .map(readHosts)
+    .find((hosts) => hosts.length > 0);
+  return recorded ?? (existsSync(unitsSocket) ? [`unix://${unitsSocket}`] : []);
 }
 
 /** Changes the first writable record; without one the machine still works, but its commands need --host. */

@@ -171,6 +171,7 @@ const fileWriters: Record<string, string> = {
   "linux/task-home/memory-files.ts": "new files in memory, in a directory that a task sees once all are whole",
   "proto/generate.ts": "generates code of this tree",
   "tools/bundle-ui.ts": "generates code of this tree",
+  "tools/package/debian.ts": "builds in a folder of its own",
   "tools/package/npm.ts": "builds in a folder of its own",
   "tools/package/single-file.ts": "builds in a folder of its own",
   "tools/package/write-caches.ts": "builds in a folder of its own",

@@ -6,6 +6,7 @@ import { top } from "./bundle.ts";
 
 const kinds: Readonly<Record<string, (out: string) => Promise<string>>> = {
   npm: async (out) => (await import("./npm.ts")).packNpm(out),
+  debian: async (out) => (await import("./debian.ts")).packDebian(out),
   "single-file": async (out) => (await import("./single-file.ts")).packSingleFile(out),
 };
 

@@ -17,7 +17,8 @@ const load = moduleLoader({
 });
 
 function program(): string {
-  const driver = /^muster-driver-(\w+)$/.exec(basename(process.argv0))?.[1];
+  const name = basename(process.argv0);
+  const driver = name === "muster-dataplane-nft" ? "nftables" : /^muster-driver-(\w+)$/.exec(name)?.[1];
   if (driver !== undefined) return `drivers/${driver}/main`;
   if (process.argv[2] !== programArgument) return "cli/main";
   const [named = ""] = process.argv.splice(2, 2).slice(1);
