@@ -114,8 +114,9 @@ test("output waits in its FIFO while nobody reads it, and the task lives", async
   const { start, folder } = lab(t);
   const fifo = join(folder, "fifo");
   execFileSync("mkfifo", [fifo]);
-  const run = await start(sh("echo one; sleep 0.2; echo two; sleep 30"), { stdoutPath: fifo });
-  await new Promise((resolve) => setTimeout(resolve, 400));
+  const written = join(folder, "written");
+  const run = await start(sh(`echo one; sleep 0.2; echo two; : >${written}; sleep 30`), { stdoutPath: fifo });
+  await until("both lines are in the FIFO", () => existsSync(written));
   const reader = openSync(fifo, constants.O_RDONLY | constants.O_NONBLOCK);
   const bytes = Buffer.alloc(100);
   t.is(bytes.toString("utf8", 0, readSync(reader, bytes)), "one\ntwo\n");

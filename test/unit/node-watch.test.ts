@@ -105,6 +105,7 @@ test("an UNKNOWN node is not DOWN while the dispatcher holds its verdicts (W1)",
   const world = setUp(t);
   const { seed, run, stateOf, verdict } = world;
   seed("node", node("n1", State.UNKNOWN));
+  seed("session", Session.create({ id: "n1", sessionId: "s1", managerId: "m2" }));
   verdict.now = { kind: "held", recheckMs: 1_000, reason: "too many are missing" };
   world.watch();
   await run(120_000);
@@ -136,9 +137,20 @@ test("an UNKNOWN node has six periods to register elsewhere before it is DOWN", 
   t.is(stateOf("fresh"), State.UNKNOWN, "one that never registered waits for its first session");
 });
 
+test("an UNKNOWN node without a session has ten minutes, as after a restore (W3)", async (t) => {
+  const { seed, run, stateOf, watch } = setUp(t);
+  seed("node", node("n1", State.UNKNOWN));
+  watch();
+  await run(nodeWatchTimes.restoredGraceMs - 1_000);
+  t.is(stateOf("n1"), State.UNKNOWN);
+  await run(2_000);
+  t.is(stateOf("n1"), State.DOWN);
+});
+
 test("an UNKNOWN node is declared DOWN once the log can be written again", async (t) => {
   const world = setUp(t);
   world.seed("node", node("n1", State.UNKNOWN));
+  world.seed("session", Session.create({ id: "n1", sessionId: "s1", managerId: "m2" }));
   world.watch();
   world.manager.leaderless = true;
   await world.run(60_000);
