@@ -49,7 +49,8 @@ function announceLocked(shell: Shell): (controlSocket: string) => void {
 
 function placesOf(values: { readonly "data-dir"?: string | undefined; readonly "log-file"?: string | undefined }) {
   const dataDir = values["data-dir"] ?? defaultDataDir();
-  return { dataDir, logFile: logFileOf(values) ?? join(dataDir, "muster.log") };
+  const chosen = logFileOf(values) ?? null;
+  return { dataDir, log: chosen === null ? { dataDir, logFile: join(dataDir, "muster.log") } : { logFile: chosen } };
 }
 
 const upFlags = {
@@ -75,9 +76,9 @@ export const up: Command = command({
   options: upFlags,
   checkSettings: upSettings,
   run: async ({ values, shell, reread }) => {
-    const { dataDir, drivers, flags, logFile, logLevel, recorder } = await upSettings(values);
+    const { dataDir, drivers, flags, log, logLevel, recorder } = await upSettings(values);
     const state = stateSentence(shell, dataDir, values.fresh);
-    const telemetry = await telemetryFor("muster", logLevel, { logFile, recorder });
+    const telemetry = await telemetryFor("muster", logLevel, { ...log, recorder });
     await runUntilEnd(reloading(telemetry, reread), async (starting) => {
       const running = await startUp(
         {
@@ -95,7 +96,7 @@ export const up: Command = command({
       shell.print(`Control socket: ${running.manager.controlSocket}`);
       if (flags.ui !== null) shell.print(`Web interface:  https://${formatHostPort(flags.ui)}/`);
       shell.print(`State:          ${state}`);
-      shell.print(`Log:            ${logFile}`);
+      shell.print(`Log:            ${log.logFile}`);
       shell.print(
         `Join an engine: docker swarm join --token ${workerToken(running.manager)} ${running.manager.advertise}`,
       );
@@ -135,9 +136,9 @@ export const start: Command = command({
   options: startFlags,
   checkSettings: startSettings,
   run: async ({ values, shell, reread }) => {
-    const { dataDir, flags, logFile, logLevel, port, recorder } = startSettings(values);
+    const { dataDir, flags, log, logLevel, port, recorder } = startSettings(values);
     const state = stateSentence(shell, dataDir, values.fresh);
-    const telemetry = await telemetryFor("muster", logLevel, { logFile, recorder });
+    const telemetry = await telemetryFor("muster", logLevel, { ...log, recorder });
     const options = {
       dataDir,
       ...flags,
