@@ -15,7 +15,7 @@ import { command, inspectOptions, type Command } from "./command.ts";
 import { filled, readFormat } from "./format.ts";
 import { cluster, listNetworks, listNodes, listServices, listTasks, nodeName, withManager } from "./manager-client.ts";
 import { jsonText } from "../lib/template/template.ts";
-import { humanDuration } from "./values.ts";
+import { humanDuration } from "../lib/human-duration.ts";
 import { version } from "../lib/version.ts";
 
 interface Found {

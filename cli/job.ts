@@ -35,7 +35,8 @@ import { printListing, type Row } from "./table.ts";
 import { printTasks, taskListingOptions } from "./task/listing.ts";
 import { imageOf } from "./task/table.ts";
 import { UserError } from "../lib/user-error.ts";
-import { ago, humanDuration, millisecondsOf } from "./values.ts";
+import { ago, millisecondsOf } from "./values.ts";
+import { humanDuration } from "../lib/human-duration.ts";
 
 const methods = ControlService.methods;
 

@@ -1,6 +1,7 @@
 /** Parses values as users write them: durations, sizes, cores, labels; and formats durations. */
 import { Duration, type Timestamp } from "../proto/gen/messages.ts";
 import { timeMs } from "../proto/time.ts";
+import { humanDuration } from "../lib/human-duration.ts";
 import { UsageError } from "../lib/user-error.ts";
 
 const unitNanos: Readonly<Record<string, number>> = {
@@ -179,24 +180,6 @@ export function parseChoice<Word extends string, Value>(
 
 export function millisecondsOf(timestamp: Timestamp | null): number | null {
   return timestamp === null ? null : timeMs(timestamp);
-}
-
-/** Formats a duration like Docker: `3 minutes`. */
-export function humanDuration(ms: number): string {
-  const seconds = Math.floor(ms / 1_000);
-  if (seconds < 1) return "Less than a second";
-  if (seconds === 1) return "1 second";
-  if (seconds < 60) return `${seconds} seconds`;
-  const minutes = Math.floor(seconds / 60);
-  if (minutes === 1) return "About a minute";
-  if (minutes < 60) return `${minutes} minutes`;
-  const hours = Math.round(seconds / 3_600);
-  if (hours === 1) return "About an hour";
-  if (hours < 48) return `${hours} hours`;
-  if (hours < 24 * 14) return `${Math.floor(hours / 24)} days`;
-  if (hours < 24 * 90) return `${Math.floor(hours / 24 / 7)} weeks`;
-  if (hours < 24 * 365 * 2) return `${Math.floor(hours / 24 / 30)} months`;
-  return `${Math.floor(hours / 24 / 365)} years`;
 }
 
 /** Formats a duration like Go: `1m30s`, `500ms`, `0s`. */

@@ -4,7 +4,7 @@ import { isManagersNode } from "../../machines/manager/role.ts";
 import { isReady } from "../../machines/node.ts";
 import { NodeRole, type Cluster, type Node, type StatusResponse } from "../../proto/gen/messages.ts";
 import { nodeName } from "../manager-client.ts";
-import { humanDuration } from "../values.ts";
+import { humanDuration } from "../../lib/human-duration.ts";
 import { ok, problem, warning, type Finding } from "./finding.ts";
 
 export interface ClusterFacts {

@@ -12,7 +12,7 @@ import {
 import { command, listingOptions } from "../command.ts";
 import { listNodes, withManager, type ManagerClient } from "../manager-client.ts";
 import { printListing } from "../table.ts";
-import { humanDuration } from "../values.ts";
+import { humanDuration } from "../../lib/human-duration.ts";
 
 /** By node id. */
 export type DataplaneReports = ReadonlyMap<string, DataplaneReport>;

@@ -4,7 +4,7 @@ import { command, type Command, type Values } from "../command.ts";
 import type { Shell } from "../shell.ts";
 import { UsageError, UserError } from "../../lib/user-error.ts";
 import { formatHostPort } from "../../processes/addresses.ts";
-import { humanDuration } from "../values.ts";
+import { humanDuration } from "../../lib/human-duration.ts";
 import { defaultDataDir } from "../../processes/data-dir.ts";
 import { driverChoice, driverFlags } from "./driver-flags.ts";
 import { runUntilEnd, staying } from "../../processes/run-until-end.ts";

@@ -14,7 +14,8 @@ import type { RpcError } from "../../runtime/ports/rpc.ts";
 import type { ClusterPlan } from "../../simulation/rehearsal/plan.ts";
 import { listNetworks, listNodes, listServices, listTasks, type ManagerClient } from "../manager-client.ts";
 import { everyAction, watch } from "../watching.ts";
-import { humanDuration, millisecondsOf } from "../values.ts";
+import { millisecondsOf } from "../values.ts";
+import { humanDuration } from "../../lib/human-duration.ts";
 import { copiedCluster } from "./copied-cluster.ts";
 import { ObservedTimes } from "./observed-times.ts";
 

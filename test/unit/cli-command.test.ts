@@ -7,7 +7,8 @@ import { fileURLToPath } from "node:url";
 import test from "ava";
 import { allCharts } from "../../cli/charts.ts";
 import { picturesOf } from "../../cli/chart-mermaid.ts";
-import { humanDuration, parseBytes, parseCount, parseCpus, parseDuration, parseRatio } from "../../cli/values.ts";
+import { humanDuration } from "../../lib/human-duration.ts";
+import { parseBytes, parseCount, parseCpus, parseDuration, parseRatio } from "../../cli/values.ts";
 import { formatTable } from "../../cli/table.ts";
 import { UsageError } from "../../lib/user-error.ts";
 import {
@@ -299,7 +300,7 @@ test("durations, sizes and cores are parsed as Docker parses them", (t) => {
 
 test("times are formatted as Docker formats them", (t) => {
   const told = (seconds: number) => humanDuration(seconds * 1_000);
-  t.deepEqual([0, 1, 59, 60, 119, 120, 3_600, 7_200, 172_800].map(told), [
+  t.deepEqual([0, 1, 59, 60, 119, 120, 3_600, 7_200, 172_800, 59 * 86_400, 60 * 86_400].map(told), [
     "Less than a second",
     "1 second",
     "59 seconds",
@@ -309,6 +310,8 @@ test("times are formatted as Docker formats them", (t) => {
     "About an hour",
     "2 hours",
     "2 days",
+    "8 weeks",
+    "2 months",
   ]);
 });
 

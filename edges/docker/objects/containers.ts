@@ -1,6 +1,7 @@
 /** `/containers`: those of the cluster's tasks, wherever they run. */
 import { ControlService, ListTasksRequest, TaskState, type Task } from "../../../proto/gen/messages.ts";
 import { enumWord, timeText } from "../../../lib/docker-objects/values.ts";
+import { humanDuration } from "../../../lib/human-duration.ts";
 import type { Store } from "../../../runtime/store/store.ts";
 import { Failure } from "../failure.ts";
 import type { Filters } from "../filters.ts";
@@ -66,25 +67,8 @@ function createdSeconds({ meta }: Task): number {
   return meta?.createdAt?.seconds ?? 0;
 }
 
-/** How long ago, as the engine says it. */
-function ago(seconds: number): string {
-  if (seconds < 1) return "Less than a second";
-  if (seconds === 1) return "1 second";
-  if (seconds < 60) return `${seconds} seconds`;
-  const minutes = Math.floor(seconds / 60);
-  if (minutes === 1) return "About a minute";
-  if (minutes < 60) return `${minutes} minutes`;
-  const hours = Math.floor(minutes / 60 + 0.5);
-  if (hours === 1) return "About an hour";
-  if (hours < 48) return `${hours} hours`;
-  if (hours < 24 * 14) return `${Math.floor(hours / 24)} days`;
-  if (hours < 24 * 60) return `${Math.floor(hours / 24 / 7)} weeks`;
-  if (hours < 24 * 365 * 2) return `${Math.floor(hours / 24 / 30)} months`;
-  return `${Math.floor(hours / 24 / 365)} years`;
-}
-
 function statusText({ state, task }: TaskContainer, now: number): string {
-  const since = ago(Math.max(0, Math.floor(now / 1_000) - (task.status?.timestamp?.seconds ?? 0)));
+  const since = humanDuration(Math.max(0, now - (task.status?.timestamp?.seconds ?? 0) * 1_000));
   if (state === "created") return "Created";
   if (state === "dead") return "Dead";
   return state === "running" ? `Up ${since}` : `Exited (${task.status?.container?.exitCode ?? 0}) ${since} ago`;
