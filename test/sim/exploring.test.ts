@@ -42,3 +42,15 @@ test.serial("a failure of an exploration is written as its shrunk scenario, its 
   const recording = await openFile(pathOf("mrec"), false);
   t.regex(recording.lines.find(({ process }) => process === "world")?.text ?? "", /^S1: made up/);
 });
+
+test.serial("an exploration is the same with one process and with two", async (t) => {
+  t.timeout(600_000);
+  const run = async (processes: string): Promise<string> => {
+    const { code, stdout } = await sim(["--hours", "1", "--plans", "12", "-j", processes, "--from", "40"], {});
+    t.is(code, 0, stdout);
+    return stdout.replaceAll(/^\d+ min: .*\n|in \S+ CPU hours/gm, "");
+  };
+  const [one, two] = [await run("1"), await run("2")];
+  t.is(one, two);
+  t.regex(one, /^ +\d+ {2}pause$/m);
+});

@@ -149,6 +149,8 @@ if (exploring !== null) {
   const stop = new AbortController();
   process.once("SIGINT", () => stop.abort());
   const violated = await explore({ ...exploring, from, processes, shrinkMs, say, signal: stop.signal });
+  // A pipe takes the report in pieces, and an exit would drop those that it has not taken yet.
+  await new Promise((resolve) => process.stdout.write("", resolve));
   process.exit(violated === 0 ? 0 : 1);
 }
 

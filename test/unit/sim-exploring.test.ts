@@ -104,6 +104,7 @@ function explored(start: number, count: number, late: number, isGuided = true): 
 test("the start seed alone decides which plans are explored", (t) => {
   const [plans] = explored(1, 120, lag);
   t.deepEqual(explored(1, 120, lag)[0], plans);
+  t.deepEqual(explored(1, 120, 1)[0], plans, "results that come earlier, as with one process");
   t.notDeepEqual(explored(1_000, 120, lag)[0], plans);
   t.true(plans.some(({ strikes }) => strikes !== null) && plans.slice(lag).some(({ strikes }) => strikes === null));
 });

@@ -37,6 +37,14 @@ export interface ExploredFailure {
   readonly run: ExploredRun;
 }
 
+/** A run whose result later plans do not depend on yet. */
+interface Unlearned {
+  readonly number: number;
+  readonly plan: SimOptions;
+  readonly isNew: boolean;
+  readonly run: ExploredRun;
+}
+
 /** Features that the plans of one kind found, for each of their steps; newer plans count more. */
 class Yield {
   #features = 1;
@@ -58,6 +66,8 @@ export class Exploration {
   readonly #corpus = new Corpus();
   readonly #plans = new Map<number, { readonly plan: SimOptions; readonly isNew: boolean }>();
   readonly #yields = { new: new Yield(), mutated: new Yield() };
+  /** In the order of their numbers. */
+  #unlearned: Unlearned[] = [];
   readonly #failures = new Map<string, { readonly first: ExploredFailure; times: number }>();
   readonly marks = new Map<string, number>();
   readonly transitions = new Set<string>();
@@ -71,14 +81,26 @@ export class Exploration {
     this.#isGuided = isGuided;
   }
 
-  /** The plan of a number; the results of all earlier ones but the newest `lag` must be in. */
+  /** The plan of a number; the results of all earlier ones but the newest `lag` must be in. Call it in the order of the numbers. */
   plan(number: number): SimOptions {
+    this.#learn(number - lag);
     const random = new SimRandom(`${this.#start}/explore/${number}`);
     const isNew = !this.#isGuided || random.chance(this.#newSeedShare());
     const picked = isNew ? null : this.#corpus.pick(random);
     const plan = picked === null ? drawOptions(number) : mutated(picked, random, this.#corpus.pick(random) ?? picked);
     this.#plans.set(number, { plan, isNew: picked === null });
     return plan;
+  }
+
+  /** With one process, newer results are in as well: they must not count yet. */
+  #learn(last: number): void {
+    const isDue = ({ number }: Unlearned): boolean => number <= last;
+    for (const { isNew, plan, run } of this.#unlearned.filter(isDue)) {
+      const marks = new Map(run.marks);
+      const found = this.#corpus.add(planOf(plan, { ...run, marks }), [...marks.keys(), ...run.transitions], run.steps);
+      this.#yields[isNew ? "new" : "mutated"].add(found.length, run.steps);
+    }
+    this.#unlearned = this.#unlearned.filter((each) => !isDue(each));
   }
 
   #newSeedShare(): number {
@@ -97,9 +119,7 @@ export class Exploration {
     for (const transition of run.transitions) this.transitions.add(transition);
     if (run.failure === null) {
       // A run that failed ended early: what it reached next to a bug is not worth more of the same.
-      const marks = new Map(run.marks);
-      const found = this.#corpus.add(planOf(plan, { ...run, marks }), [...marks.keys(), ...run.transitions], run.steps);
-      this.#yields[isNew ? "new" : "mutated"].add(found.length, run.steps);
+      this.#unlearned.push({ number, plan, isNew, run });
       return null;
     }
     const invariant = invariantOf(run.failure);
