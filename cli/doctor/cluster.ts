@@ -12,7 +12,7 @@ export interface ClusterFacts {
   readonly cluster: Cluster;
   readonly nodes: readonly Node[];
   readonly nowMs: number;
-  /** Of this command. */
+  /** The version of this command. */
   readonly version: string;
 }
 

@@ -19,7 +19,7 @@ export interface MachineFacts {
   readonly takenPorts: readonly string[] | null;
   /** Names in /proc/self/ns. */
   readonly namespaces: readonly string[];
-  /** Of /proc/filesystems. */
+  /** Names in /proc/filesystems. */
   readonly filesystems: readonly string[];
   readonly cgroups: { readonly version: 1 | 2; readonly controllers: readonly string[] } | null;
   /** System programs that were found. */
