@@ -109,7 +109,7 @@ export async function openManagersNats(
     dataDir,
     vault,
     { telemetry },
-    { host: listen.host, firstPort: listen.port + 1, keepsPort: vault.fields.peers.length > 0 },
+    { host: listen.host, firstPort: listen.port + 1, ownPort: listen.port, keepsPort: vault.fields.peers.length > 0 },
   );
   const { access, server } = own;
   return { access, server, servers: () => [showUrl(advertisedHost, server.port)], stop: () => own.stop() };

@@ -27,7 +27,7 @@ export async function startOwnNats(
   dataDir: string,
   vault: Vault,
   options: Parameters<typeof openNatsIdentity>[2],
-  place: Pick<Parameters<typeof startNatsServer>[0], "host" | "firstPort" | "keepsPort"> = {},
+  place: Pick<Parameters<typeof startNatsServer>[0], "host" | "firstPort" | "keepsPort" | "ownPort"> = {},
 ): Promise<OwnNats> {
   const { telemetry } = options;
   const identity = await openNatsIdentity(dataDir, vault, options);

@@ -70,6 +70,8 @@ interface NatsServerOptions {
   /** Default: the port of the last run if it is free, else `firstPort`, else any free port. */
   readonly port?: number;
   readonly firstPort?: number;
+  /** A port that this process is going to listen on itself: not chosen. */
+  readonly ownPort?: number;
   /** Others know the port of the last run: fail if it is not free. */
   readonly keepsPort?: boolean;
   /** Default: `nats-server` on PATH. */
@@ -370,7 +372,7 @@ async function takeOver(files: ServerFiles, dataDir: string): Promise<ProcessIde
 
 async function chooseAccess(
   files: ServerFiles,
-  { firstPort, keepsPort = false, port: wanted }: NatsServerOptions,
+  { firstPort, keepsPort = false, ownPort, port: wanted }: NatsServerOptions,
   host: string,
 ): Promise<ServerAccess> {
   const known = await readAccess(files);
@@ -380,7 +382,8 @@ async function chooseAccess(
     if ((await freePort(needed, host)) === null) throw portInUse(needed);
     return { ...credentials, port: needed };
   }
-  for (const candidate of [known?.port, firstPort, 0]) {
+  const wished = [known?.port, firstPort].filter((port) => port !== ownPort);
+  for (const candidate of [...wished, 0]) {
     const port = candidate === undefined ? null : await freePort(candidate, host);
     if (port !== null) return { ...credentials, port };
   }
