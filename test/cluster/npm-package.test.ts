@@ -6,6 +6,7 @@ import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import test from "ava";
 import { startManager, tempDir } from "../fixtures/muster.ts";
+import { freePort } from "../fixtures/ports.ts";
 import { npmRegistry } from "../fixtures/npm-registry.ts";
 
 const top = fileURLToPath(new URL("../../", import.meta.url));
@@ -14,13 +15,24 @@ const run = promisify(execFile);
 const program = `
 import { ControlService, ListNodesRequest, connectUnix } from "muster/control";
 import { allCharts } from "muster/charts";
+import { readFileSync } from "node:fs";
+import { connectJson, type JsonChange } from "muster/json";
 import { number, serveDriver, text, type Driver } from "muster/driver";
 
-const manager = await connectUnix(process.argv[2] as string);
+const [socket = "", url = "", caFile = "", passwordFile = ""] = process.argv.slice(2);
+const manager = await connectUnix(socket);
 const { nodes } = await manager.unary(ControlService.methods.ListNodes, ListNodesRequest.create({}), { timeoutMs: 20_000 });
 manager.close();
 const names: readonly string[] = (await allCharts()).map(({ machine }) => machine.id);
-console.log(JSON.stringify({ nodes: nodes.length, charts: names.length, kit: [typeof serveDriver, typeof text, typeof number] }));
+const api = await connectJson(url, { ca: readFileSync(caFile) });
+await api.login("ada", readFileSync(passwordFile, "utf8").trim());
+const changes: JsonChange[] = [];
+for await (const change of api.watchAll()) {
+  changes.push(change);
+  if (change.kind === "model") break;
+}
+api.close();
+console.log(JSON.stringify({ nodes: nodes.length, charts: names.length, kit: [typeof serveDriver, typeof text, typeof number], model: changes.at(-1)?.entity["name"] }));
 export type Mine = Driver<{ readonly image: ReturnType<typeof text> }>;
 `;
 
@@ -44,7 +56,12 @@ test.serial("the npm package brings a command and a library with types", async (
   );
   t.regex(execFileSync(command, ["simulate", "--list"], { encoding: "utf8" }), /rolling-update-rack-loss/);
 
-  const manager = await startManager(t);
+  const port = await freePort();
+  const manager = await startManager(t, { args: ["--json-listen", `127.0.0.1:${port}`] });
+  const [ca, secret] = [join(out, "ca.pem"), join(out, "password")];
+  writeFileSync(secret, "correct horse\n");
+  await manager.muster("user", "add", "--role", "read-only", "--password-file", secret, "ada");
+  writeFileSync(ca, `${await manager.muster("ca")}\n`);
   const socket = join(manager.dataDir, "control.sock");
   t.regex(execFileSync(command, ["--host", socket, "node", "ls"], { encoding: "utf8" }), /Leader/);
 
@@ -59,8 +76,15 @@ test.serial("the npm package brings a command and a library with types", async (
     (error: { readonly stdout: string }) => error,
   );
   t.is(checked.stdout, "");
-  const { stdout } = await run(process.execPath, [join(project, "program.ts"), socket], { cwd: project });
-  const { charts, kit, nodes } = JSON.parse(stdout) as { charts: number; kit: string[]; nodes: number };
+  const args = [join(project, "program.ts"), socket, `wss://localhost:${port}/`, ca, secret];
+  const { stdout } = await run(process.execPath, args, { cwd: project });
+  const { charts, kit, model, nodes } = JSON.parse(stdout) as {
+    readonly charts: number;
+    readonly kit: readonly string[];
+    readonly model: string;
+    readonly nodes: number;
+  };
+  t.is(model, "default");
   t.is(nodes, 1);
   t.is(charts, execFileSync(command, ["charts", "--quiet"], { encoding: "utf8" }).trim().split("\n").length);
   t.deepEqual(kit, ["function", "function", "function"]);

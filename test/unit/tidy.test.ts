@@ -68,7 +68,7 @@ const packageHomes: Record<string, readonly string[]> = {
   croner: ["machines/orchestration/jobs/"],
   yaml: ["cli/stack/", "ui/model/cluster/"],
   tweetnacl: ["edges/juju/"],
-  ws: ["edges/juju/", "edges/ui/"],
+  ws: ["edges/juju/", "edges/ui/", "library/json.ts"],
   "dns-packet": ["edges/dns/"],
   ajv: ["edges/docker/"],
   "find-my-way": ["edges/docker/"],

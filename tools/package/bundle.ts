@@ -15,6 +15,7 @@ export const libraryEntries: Readonly<Record<string, string>> = {
   driver: "library/driver",
   charts: "library/charts",
   control: "library/control",
+  json: "library/json",
 };
 
 interface BundleOptions {
