@@ -20,6 +20,12 @@ const simEpochMs = Date.UTC(2026, 0, 1);
 /** Milliseconds added to each timer, so that rounding never shows a timer a clock that is short of its deadline (T1). */
 const roundingMs = 1e-6;
 
+/**
+ * Steps of a run in one turn of the event loop: a turn costs 1.5 µs more, and without any, the process would not see signals, nor report
+ * promises that were rejected and not handled.
+ */
+const stepsOfTurn = 64;
+
 interface Entry extends TimerHandle {
   /** True time since the start of the simulation. */
   deadline: number;
@@ -113,14 +119,14 @@ export class SimClock implements Clock {
 
   /**
    * Runs callbacks one by one and settles promises between them, until an option stops it or nothing is left (`idle`). Real
-   * time passes only to let promises settle: a turn of the event loop comes after all of them.
+   * time passes only to let promises settle.
    */
   async run(options: RunOptions = {}): Promise<RunEnd> {
     const end = options.untilMs === undefined ? Number.POSITIVE_INFINITY : options.untilMs - simEpochMs;
     const lastStep = this.#steps + (options.maxSteps ?? Number.POSITIVE_INFINITY);
     this.#stopped = false;
-    for (;;) {
-      await settle();
+    for (let turns = 0; ; turns += 1) {
+      await (turns % stepsOfTurn === 0 ? settle() : settlePromises());
       if (this.#stopped) return "stopped";
       if (options.until?.() === true) return "until";
       if (this.#steps >= lastStep) return "steps";
@@ -349,7 +355,13 @@ function before(a: Entry, b: Entry): boolean {
   return a.deadline < b.deadline || (a.deadline === b.deadline && a.order < b.order);
 }
 
-/** Resolves when every promise that can settle without time passing has settled. */
+/** Resolves when every promise that can settle without time passing has settled, in the same turn of the event loop. */
+function settlePromises(): Promise<void> {
+  // Node empties the queue of promises completely before its own queue of ticks.
+  return new Promise((resolve) => queueMicrotask(() => process.nextTick(resolve)));
+}
+
+/** Resolves when every promise that can settle without time passing has settled: a turn of the event loop comes after all. */
 export function settle(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve));
 }
