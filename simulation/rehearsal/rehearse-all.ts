@@ -19,7 +19,7 @@ interface RehearseAllOptions {
   /** Called with the simulated milliseconds of a run so far; 0 while the cluster is being founded. */
   readonly onProgress?: (seed: number, ranMs: number) => void;
   readonly onRun?: (run: RunOutcome) => void;
-  /** Aborts: the outcome then has what was run. */
+  /** Aborts: the outcome then has what was run of the scenario, without seeds that had not begun with it. */
   readonly signal?: AbortSignal;
 }
 
@@ -42,6 +42,8 @@ export async function rehearseAll(options: RehearseAllOptions): Promise<Rehearsa
         refused ??= run.refused;
         return;
       }
+      // Interrupted while its cluster was founded: nothing of the scenario was run.
+      if (run.ranMs === 0 && run.violation === null) return;
       const result = { ...run, seed };
       runs.push(result);
       onRun?.(result);

@@ -190,6 +190,21 @@ test.serial("cancelled seeds end early, with what was run", async (t) => {
   t.true((outcome.runs[0]?.ranMs ?? 0) < 1_000 * minute);
 });
 
+test.serial("seeds cancelled while their cluster is founded are not in the outcome", async (t) => {
+  const controller = new AbortController();
+  const outcome = await rehearseAll({
+    name: "test",
+    cluster: clusterOf(3, [serviceOf("web", 6)]),
+    scenario: scenarioOf(1_000 * minute, []),
+    from: 1,
+    seeds: 50,
+    processes: 1,
+    onProgress: () => controller.abort(),
+    signal: controller.signal,
+  });
+  t.deepEqual(outcome.runs, []);
+});
+
 test.serial("a recording changes nothing in the outcome, and is the same again", async (t) => {
   const steps: StepPlan[] = [{ atMs: 5_000, action: { kind: "kill-leader", forMs: 10_000 } }];
   const [cluster, scenario] = [clusterOf(2, [serviceOf("web", 4)]), scenarioOf(30_000, steps)];
