@@ -65,13 +65,10 @@ async function dispatch(given: readonly string[], outer: Shell): Promise<void> {
   const { args, shell } = withHost(given, outer);
   const [name, ...rest] = args;
   if (name === undefined || isHelp(name)) return printHelp(name === "help" ? rest : [], shell);
-  if (name === "--version" || name === "-v" || name === "version") {
-    const { versionText } = await import("./version.ts");
-    return shell.print(versionText());
-  }
-  const entry = Object.hasOwn(verbs, name) ? verbs[name] : undefined;
-  if (entry === undefined) throw await unknownCommand(name, Object.keys(verbs));
-  return runVerb(name, await entry.load(), rest, shell);
+  const verb = name === "--version" || name === "-v" ? "version" : name;
+  const entry = Object.hasOwn(verbs, verb) ? verbs[verb] : undefined;
+  if (entry === undefined) throw await unknownCommand(verb, Object.keys(verbs));
+  return runVerb(verb, await entry.load(), rest, shell);
 }
 
 /** The error message for users; null for an internal error, whose stack is needed. */

@@ -78,4 +78,8 @@ export const verbs: Readonly<Record<string, VerbEntry>> = {
     (await import("./completion.ts")).completionOf(verbs),
   ),
   charts: verb("Show the statecharts of the system", async () => (await import("./charts.ts")).charts),
+  version: verb(
+    "Display the versions of this command, its components and protocols",
+    async () => (await import("./version.ts")).versions,
+  ),
 };

@@ -4,6 +4,9 @@ import { installedFile } from "./installation.ts";
 
 export const version: string = packageJson.version;
 
+/** Exact versions of the packages that Muster is built with, by name. */
+export const packages: Readonly<Record<string, string>> = packageJson.dependencies;
+
 export interface BuildInfo {
   readonly commit: string;
   /** Of the commit, in ISO 8601. */

@@ -18,6 +18,7 @@ import {
   type NomadDriverConfig,
   type Spec,
 } from "../../proto/gen/nomad.ts";
+import { driverApiVersion } from "../../lib/driver-api.ts";
 import { drawUpperHalf } from "../../lib/backoff.ts";
 import type { Host, HostedActor } from "../../runtime/host.ts";
 import { encodeConfig, problemText, type ConfigInput } from "../../lib/hclspec/index.ts";
@@ -34,8 +35,6 @@ import type { AgentDisk } from "../agent/ports.ts";
 import type { Owner } from "../../runtime/host.ts";
 import { sentence } from "../sentence.ts";
 
-/** The only version of the driver interface (reference §2). */
-const apiVersion = "v0.1.0";
 /** How long a plugin may take to exit on request, in milliseconds (Nomad's value). */
 const stopGraceMs = 2_000;
 /** Delay before an ended stream of events is reopened, in milliseconds. */
@@ -280,9 +279,9 @@ export class DriverPluginActor {
     const info = await driver.pluginInfo();
     if (info.type !== PluginType.DRIVER) throw new Error(`not a task driver, but a plugin of type ${info.type}`);
     if (info.name === "") throw new Error("the plugin reports no name");
-    if (!info.pluginApiVersions.some((version) => version.replace(/^v/, "") === apiVersion.slice(1)))
+    if (!info.pluginApiVersions.some((version) => version.replace(/^v/, "") === driverApiVersion.slice(1)))
       throw new Error(
-        `the plugin supports ${info.pluginApiVersions.join(", ") || "no version"} of the driver interface, not ${apiVersion}`,
+        `the plugin supports ${info.pluginApiVersions.join(", ") || "no version"} of the driver interface, not ${driverApiVersion}`,
       );
     // A reattached plugin is already configured, and a second configuration would be a change behind its tasks' back.
     if (!isKnown) await driver.setConfig(await this.#config(driver));
@@ -307,7 +306,7 @@ export class DriverPluginActor {
     return SetConfigRequest.create({
       msgpackConfig,
       nomadConfig: NomadConfig.create({ driver: agent }),
-      pluginApiVersion: apiVersion,
+      pluginApiVersion: driverApiVersion,
     });
   }
 

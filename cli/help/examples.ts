@@ -296,6 +296,10 @@ const lines: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     "muster charts --format mermaid task": "the life cycle of a task as a diagram",
     "muster charts --format scxml session > session.scxml": "a chart for SCXML tools",
   },
+  version: {
+    "muster version": "this command, its components, protocols and file formats",
+    "muster version --json": "the same as JSON, such as for a bug report",
+  },
 };
 
 /** Empty for a command without examples. */

@@ -12,7 +12,7 @@ export const magicCookie = {
   value: "e4327c2e01eabfd75a8a67adb114fb34a757d57eee7728d857a8cec6e91a7255",
 } as const;
 
-const coreVersion = 1;
+export const coreVersion = 1;
 /** The version of Nomad's drivers. */
 export const appVersion = 2;
 

@@ -6,12 +6,10 @@ import {
   SetConfigResponse,
   type BasePluginService,
 } from "../../../proto/gen/nomad.ts";
+import { driverApiVersion } from "../../../lib/driver-api.ts";
 import { RpcError, Status, type ServiceHandlers } from "../../../runtime/ports/rpc.ts";
 import type { Driver } from "./driver.ts";
 import { objectSpec, readConfig } from "./fields.ts";
-
-/** The only version for drivers. */
-const driverApiVersion = "v0.1.0";
 
 export function baseHandlers(driver: Driver): ServiceHandlers<typeof BasePluginService> {
   return {
