@@ -5,6 +5,7 @@ import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import anyTest from "ava";
 import { engineMissing, startEngine } from "../fixtures/docker-engine.ts";
+import { labMissing, startLab, type Machine } from "../fixtures/lab.ts";
 import { startManager } from "../fixtures/muster.ts";
 import { until } from "../fixtures/until.ts";
 
@@ -20,7 +21,7 @@ function hasDockerPy(): boolean {
   }
 }
 
-const test = engineMissing() === null && hasDockerPy() ? anyTest.serial : anyTest.serial.skip;
+const test = engineMissing() === null && labMissing() === null && hasDockerPy() ? anyTest.serial : anyTest.serial.skip;
 
 /** Ids differ between the two clusters. */
 function comparable(output: string): readonly string[] {
@@ -31,7 +32,14 @@ function comparable(output: string): readonly string[] {
 }
 
 test("docker-py's calls have a stock manager's results", async (t) => {
-  const [engine, worker, manager] = await Promise.all([startEngine(t), startEngine(t), startManager(t)]);
+  // Two engines in one network would both create the VXLAN interface of the first network number, and one would fail.
+  const lab = startLab(t, 2);
+  const [first, second] = lab.machines as readonly [Machine, Machine];
+  const [engine, worker, manager] = await Promise.all([
+    startEngine(t, first),
+    startEngine(t, second),
+    startManager(t, { on: lab.hub }),
+  ]);
   await engine.docker("swarm", "init", "--listen-addr", `${engine.host}:2399`, "--advertise-addr", engine.host);
   await manager.ready();
   await worker.join(await manager.muster("token", "worker"), manager.address);
