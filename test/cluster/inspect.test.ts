@@ -7,6 +7,7 @@ import { patient } from "../support/slowness.ts";
 test.serial("muster inspect shows a killed agent in the chart of its node's session, and follows it", async (t) => {
   t.timeout(patient(180_000));
   const manager = await startManager(t);
+  await manager.patience();
   const agent = await startAgent(t, manager, { hostname: "worker-1" });
   const host = ["-H", `${manager.dataDir}/control.sock`];
   const drawn = (): Promise<string> => manager.muster("inspect", "session/worker-1");

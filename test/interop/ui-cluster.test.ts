@@ -65,8 +65,15 @@ browserTest("a service is created, scaled, updated, paused, rolled back and remo
   await button("Pause").click();
   await page.locator(".rollout .badge", { hasText: "paused" }).waitFor();
   t.regex(await manager.muster("service", "rollout", "status", "web"), /^web: paused/);
+  // Only the batch that had begun is done.
+  await page.locator(".rollout-bar", { hasText: /1 done.*2 waiting/s }).waitFor();
   await page.locator(".services .badge", { hasText: "paused" }).waitFor();
   t.regex(await manager.muster("service", "inspect", "--pretty", "web"), /ROUND=2/);
+  await button("Step").click();
+  await page.locator(".rollout-bar", { hasText: /2 done.*1 waiting/s }).waitFor();
+  await page.locator(".rollout .badge", { hasText: "paused" }).waitFor();
+  await button("Resume").click();
+  await page.locator(".rollout .badge", { hasText: "updating" }).waitFor();
 
   await button("Roll back …").click();
   await page.locator(".plan .totals").waitFor();
@@ -80,6 +87,39 @@ browserTest("a service is created, scaled, updated, paused, rolled back and remo
   await page.locator(".detail").waitFor({ state: "detached" });
   await page.getByText("No services yet.").waitFor();
   t.deepEqual(await manager.json("service", "ls"), []);
+  t.deepEqual(errors, []);
+});
+
+browserTest("a network is created and removed in the page, and not while a service uses it", async (t) => {
+  t.timeout(patient(300_000));
+  const manager = await world(t);
+  const { page, errors } = await opened(t, localTo(manager));
+  const button = (name: string) => page.getByRole("button", { name, exact: true });
+  const names = async (): Promise<readonly string[]> =>
+    (await manager.json<{ readonly Name: string }>("network", "ls"))
+      .map(({ Name }) => Name)
+      .filter((name) => name !== "ingress");
+  await page.getByRole("link", { name: "New network" }).click();
+  await page.getByLabel("Name", { exact: true }).fill("back");
+  await button("Plan …").click();
+  await page.getByText("A subnet is taken from").waitFor();
+  t.deepEqual(await names(), [], "the plan has changed nothing");
+  await button("Create back").click();
+  await page.locator(".detail h2", { hasText: "back" }).waitFor();
+  await page.locator(".detail .facts dd", { hasText: /^10\..*, gateway 10\./ }).waitFor();
+  t.deepEqual(await names(), ["back"]);
+  await page.locator(".events li", { hasText: "back" }).waitFor();
+
+  const attached = ["--name", "web", "--replicas", "0", "--network", "back"];
+  await manager.muster("service", "create", "-d", ...attached, "--driver", "exec", "--", "sleep", "1000");
+  await page.locator(".detail .links a", { hasText: "web" }).waitFor();
+  await button("Remove …").click();
+  await page.locator(".plan .failure", { hasText: "web" }).waitFor();
+  t.is(await button("Remove back").count(), 0);
+  await manager.muster("service", "rm", "web");
+  await button("Remove back").click();
+  await page.locator(".detail").waitFor({ state: "detached" });
+  t.deepEqual(await names(), []);
   t.deepEqual(errors, []);
 });
 
