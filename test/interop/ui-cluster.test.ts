@@ -4,7 +4,7 @@ import { join } from "node:path";
 import type { ExecutionContext } from "ava";
 import { mockDriver } from "../fixtures/plugin-launch.ts";
 import { runMuster, startAgent, startManager, tempDir, type TestManager } from "../fixtures/muster.ts";
-import { browserTest, openServed } from "../fixtures/ui-page.ts";
+import { browserTest, openServed, seriousFindings } from "../fixtures/ui-page.ts";
 import { patient } from "../support/slowness.ts";
 
 const execDriver = join(mockDriver, "../muster-driver-exec");
@@ -45,6 +45,7 @@ browserTest("a service is created, scaled, updated, paused, rolled back and remo
   await page.getByLabel("Delay between").fill("60");
   await button("Plan …").click();
   await page.getByText("2 new, 0 replaced, 0 removed, 0 unchanged").waitFor();
+  t.deepEqual(await seriousFindings(page), [], "a plan");
   t.deepEqual(await manager.json("service", "ls"), [], "the plan has changed nothing");
   await button("Create web").click();
   await page.getByText("2 of 2 running").waitFor();
@@ -68,6 +69,7 @@ browserTest("a service is created, scaled, updated, paused, rolled back and remo
   // Only the batch that had begun is done.
   await page.locator(".rollout-bar", { hasText: /1 done.*2 waiting/s }).waitFor();
   await page.locator(".services .badge", { hasText: "paused" }).waitFor();
+  t.deepEqual(await seriousFindings(page), [], "a paused rollout");
   t.regex(await manager.muster("service", "inspect", "--pretty", "web"), /ROUND=2/);
   await button("Step").click();
   await page.locator(".rollout-bar", { hasText: /2 done.*1 waiting/s }).waitFor();
@@ -108,6 +110,7 @@ browserTest("a network is created and removed in the page, and not while a servi
   await page.locator(".detail h2", { hasText: "back" }).waitFor();
   await page.locator(".detail .facts dd", { hasText: /^10\..*, gateway 10\./ }).waitFor();
   t.deepEqual(await names(), ["back"]);
+  t.deepEqual(await seriousFindings(page), [], "a network");
   await page.locator(".events li", { hasText: "back" }).waitFor();
 
   const attached = ["--name", "web", "--replicas", "0", "--network", "back"];
@@ -140,6 +143,7 @@ browserTest("a terminal in a task runs commands, its output is shown, and a node
   await page.locator(".xterm-rows", { hasText: /[#$]/ }).waitFor();
   await page.keyboard.type("echo $((40 + 2))\r");
   await page.locator(".xterm-rows div", { hasText: /^42\s*$/ }).waitFor();
+  t.deepEqual(await seriousFindings(page), [], "a task with its logs and a terminal");
   await page.keyboard.type("exit 7\r");
   await page.getByText("The command has ended with exit code 7").waitFor();
 
@@ -155,12 +159,22 @@ browserTest("a terminal in a task runs commands, its output is shown, and a node
     .locator(".mark.running")
     .waitFor();
   await page.locator(".events li", { hasText: "draining" }).waitFor();
+  t.deepEqual(await seriousFindings(page), [], "a node that drains");
+  await page.getByRole("link", { name: "Sequence", exact: true }).click();
+  await page.locator(".traces tbody a").first().click();
+  await page.locator(".sequence .lane").first().waitFor();
+  t.deepEqual(await seriousFindings(page), [], "a sequence");
+  await page.getByRole("link", { name: "Actors", exact: true }).click();
+  await page.locator(".row.actor").first().click();
+  await page.locator(".state.here").first().waitFor();
+  t.deepEqual(await seriousFindings(page), [], "actors, and a chart");
 
   // Back to the moment before, which the manager reads from its history.
   await page.goto(page.url().replace(/#.*/, `#/cluster?at=${before}`));
   await page.locator("header .link.past").waitFor();
   await page.locator(".card", { hasText: node }).locator(".mark.running").waitFor();
   t.is(await page.locator(".card", { hasText: node }).locator(".badge").count(), 0);
+  t.deepEqual(await seriousFindings(page), [], "a moment of the past");
   t.is(await page.getByRole("link", { name: "+ New" }).count(), 0);
   t.deepEqual(errors, []);
 });
