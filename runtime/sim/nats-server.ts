@@ -90,6 +90,8 @@ export class SimNatsServer {
   /** The log: `#records[0]` has sequence `#first`. */
   #records: Uint8Array[] = [];
   #first = 1;
+  /** Total size of the records. */
+  #bytes = 0;
   /** Last sequence known to be on disk; used only by `crash({ loseTail })`. */
   #synced = 0;
   readonly #buckets = new Map<string, Map<string, Entry>>();
@@ -142,7 +144,7 @@ export class SimNatsServer {
     const kept = options.loseTail ? this.#synced + this.#random.below(this.last - this.#synced + 1) : this.last;
     if (kept < this.last) {
       this.#network.trace.mark("log.tail.lost");
-      this.#records.length = Math.max(0, kept - this.#first + 1);
+      this.#bytes -= sizeOf(this.#records.splice(Math.max(0, kept - this.#first + 1)));
       this.onTailLost?.(this.last);
     }
     this.#network.trace.write(this.name, `crash last=${this.last}`);
@@ -170,6 +172,7 @@ export class SimNatsServer {
     const isLost = kept < this.last;
     this.crash({ loseTail: false });
     this.#records = [...records];
+    this.#bytes = sizeOf(records);
     this.#first = first;
     this.#buckets.clear();
     for (const [name, entries] of buckets) this.#buckets.set(name, new Map(entries));
@@ -287,7 +290,9 @@ export class SimNatsServer {
       this.#network.trace.mark("append.refused");
       return { kind: "refused", reason: "insufficient storage resources available" };
     }
-    this.#records.push(data);
+    // The given array may be a small part of a shared buffer, which would live as long as the record.
+    this.#records.push(new Uint8Array(data));
+    this.#bytes += data.length;
     const sequence = this.last;
     for (const { end, readers } of this.#sessions) {
       for (const push of readers.values()) {
@@ -321,7 +326,7 @@ export class SimNatsServer {
 
   /** Total size of the retained records. */
   get bytes(): number {
-    return this.#records.reduce((sum, { length }) => sum + length, 0);
+    return this.#bytes;
   }
 
   /**
@@ -352,7 +357,7 @@ export class SimNatsServer {
   purgeBefore(sequence: number): void {
     const drop = Math.min(sequence, this.last + 1) - this.#first;
     if (drop <= 0) return;
-    this.#records.splice(0, drop);
+    this.#bytes -= sizeOf(this.#records.splice(0, drop));
     this.#first += drop;
   }
 
@@ -393,4 +398,8 @@ export class SimNatsServer {
     if (entry === undefined || this.#network.clock.elapsed - entry.writtenAt >= ttlMs) return null;
     return entry;
   }
+}
+
+function sizeOf(records: readonly Uint8Array[]): number {
+  return records.reduce((sum, { length }) => sum + length, 0);
 }

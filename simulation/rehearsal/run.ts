@@ -31,6 +31,12 @@ const lookMs = 1_000;
 /** Number of samples of the placement in a run, at intervals of a second or more. */
 const placementSamples = 300;
 
+/**
+ * Records of the log's history, one interval between snapshots: nothing in a rehearsal reads the past, and the default of managers would
+ * keep a day of it in memory.
+ */
+const historyRecords = snapshotDefaults.everyRecords;
+
 /** Managers that answer so have not decided. */
 const silent: ReadonlySet<Status> = new Set([Status.UNAVAILABLE, Status.DEADLINE_EXCEEDED]);
 
@@ -96,7 +102,7 @@ class Rehearsal {
     this.#options = options;
     const agents = cluster.nodes.length;
     this.#scene = new Scene(
-      quietOptions({ seed, managers: cluster.managers, agents }),
+      { ...quietOptions({ seed, managers: cluster.managers, agents }), historyRecords },
       {
         dropTrace: true,
         recording: options.onRecording !== undefined,

@@ -132,6 +132,37 @@ test("a reader that requests purged records gets the first retained one", async 
   t.deepEqual(seen, ["gap 4"]);
 });
 
+test("a stored record holds no larger buffer, and the log's size is that of its records", async (t) => {
+  const { simulation, one, clock } = world(8);
+  // Its parts are Buffers, whose `slice` is a view, as that of sealed records is.
+  const shared = Buffer.alloc(65_536);
+  const sizes: (number | null)[] = [];
+  const measured = async (work: Promise<unknown>): Promise<void> => {
+    const size = work.then(async () => sizes.push(await one.log.bytes(1_000)));
+    await clock.run({ untilMs: clock.now() + 500 });
+    await size;
+  };
+  await measured(one.log.append(shared.subarray(100, 400), 0));
+  await measured(one.log.append(shared.subarray(400, 420), 1));
+  simulation.nats.sync();
+  await measured(one.log.append(shared.subarray(0, 7), 2));
+  t.is(simulation.nats.record(1)?.buffer.byteLength, 300);
+  t.is(simulation.nats.record(2)?.buffer.byteLength, 20);
+  await measured(one.log.purgeBefore(2));
+  const disk = simulation.nats.copyDisk();
+  await measured(one.log.append(new Uint8Array(1_000), 3));
+  t.deepEqual(sizes, [300, 320, 327, 27, 1_027]);
+  simulation.nats.crashWithOlderDisk(disk);
+  t.is(simulation.nats.bytes, 27);
+  simulation.nats.start();
+  for (let last = simulation.nats.last; last < 20; last += 1) simulation.nats.append(new Uint8Array(last), last);
+  simulation.nats.crash({ loseTail: true });
+  t.true(simulation.nats.last < 20);
+  let left = 0;
+  for (let at = 2; at <= simulation.nats.last; at += 1) left += simulation.nats.record(at)?.length ?? 0;
+  t.is(simulation.nats.bytes, left);
+});
+
 test("a lease expires after its time and is guarded by its revision", async (t) => {
   const { one, two, clock } = world(8);
   const mine = one.leases("leases", 5_000);
