@@ -26,6 +26,7 @@ import type { Telemetry } from "../runtime/ports/index.ts";
 import { RpcError, Status, type RpcChannel } from "../runtime/ports/rpc.ts";
 import type { Vault } from "../runtime/store/vault.ts";
 import { dialer } from "./agent.ts";
+import type { CallPrepare } from "./nats-cluster.ts";
 import { UserError } from "../lib/user-error.ts";
 
 /** Timeout of each call, in milliseconds: a certificate is signed at once, unless a leader must be elected first. */
@@ -231,6 +232,16 @@ export function peerAsker(vault: Vault): AskPeer {
     } catch {
       return "unreachable";
     }
+  };
+}
+
+/** Asks other managers for their nats-servers over mutual TLS, with the vault's current certificate. */
+export function prepareCaller(vault: Vault): CallPrepare {
+  return async (address, request) => {
+    const { nodeKey: keyPem, nodeCertificate: certificatePem, rootCertificate: rootPem } = vault.fields;
+    return using(dialer.dial(address, "node", { rootPem, certificatePem, keyPem }), (channel) =>
+      channel.unary(DataKeysService.methods.PrepareNats, request, limit),
+    );
   };
 }
 

@@ -42,6 +42,7 @@ import { adoptIdentity, keyFileDisk, unusable } from "./key-file.ts";
 import { serveLocked } from "./locked.ts";
 import {
   keyFetcher,
+  prepareCaller,
   peerAsker,
   refuseOtherCluster,
   startJoin,
@@ -107,10 +108,81 @@ const closeGraceMs = 2_000;
 /** A second manager on the same NATS may wait for the first one's bootstrap. */
 const readyTimeoutMs = 60_000;
 
-/** Throws UserError with a remedy, and Interrupted. */
+/**
+ * Throws UserError with a remedy, and Interrupted. A manager whose log moves to another NATS ends and starts again within its
+ * process, as after a crash.
+ */
 export async function startManagerProcess(
   options: ManagerProcessOptions,
-  { onBroken: whenBroken, ending }: Starting,
+  { onBroken, ending }: Starting,
+): Promise<ManagerProcess> {
+  /** The keys of the last life: on the disk they may be locked. */
+  const kept: { vault: Vault | null } = { vault: null };
+  let isStopped = false;
+  const startLife = async (): Promise<ManagerProcess> => {
+    for (;;) {
+      const restarting = new AbortController();
+      const life: Life = {
+        kept,
+        restart: () => restarting.abort(),
+        onBroken: (error) => {
+          if (!restarting.signal.aborted) onBroken(error);
+        },
+        ending: AbortSignal.any([ending, restarting.signal]),
+      };
+      try {
+        const started = await startManagerLife(options, life);
+        restarting.signal.addEventListener("abort", () => replace(started), { once: true });
+        if (restarting.signal.aborted) replace(started);
+        return started;
+      } catch (error) {
+        if (!restarting.signal.aborted || ending.aborted) throw error;
+      }
+    }
+  };
+  /** Resolves once the last life has ended and the next one has started. */
+  let replacing: Promise<void> = Promise.resolve();
+  function replace(life: ManagerProcess): void {
+    replacing = replacing
+      .then(() => life.stop())
+      .then(async () => {
+        if (!isStopped) current = await startLife();
+      })
+      .catch((error: unknown) => {
+        if (!isStopped) onBroken(inOneSentence(error));
+      });
+  }
+  let current: ManagerProcess = await startLife();
+  return {
+    get manager() {
+      return current.manager;
+    },
+    get advertise() {
+      return current.advertise;
+    },
+    get controlSocket() {
+      return current.controlSocket;
+    },
+    get warnings() {
+      return current.warnings;
+    },
+    stop: async () => {
+      isStopped = true;
+      await replacing;
+      await current.stop();
+    },
+  };
+}
+
+interface Life extends Starting {
+  readonly kept: { vault: Vault | null };
+  /** Ends this life, so that the next one continues from what is saved. */
+  readonly restart: () => void;
+}
+
+async function startManagerLife(
+  options: ManagerProcessOptions,
+  { ending, kept, onBroken: whenBroken, restart }: Life,
 ): Promise<ManagerProcess> {
   const { telemetry, listen } = options;
   const dataDir = openDataDir(options.dataDir);
@@ -137,7 +209,7 @@ export async function startManagerProcess(
     undo.push(() => host.stopAll());
     const controlSocket = join(dataDir.path, "control.sock");
     const troubles = createTroubles({ clock, telemetry });
-    const lock = startManagerLock({ host, random, telemetry, disk: keyFileDisk(dataDir) });
+    const lock = startManagerLock({ host, random, telemetry, disk: keyFileDisk(dataDir), opened: kept.vault });
     undo.push(() => lock.stop());
     if (lock.isLocked()) {
       const locked = await serveLocked(lock, controlSocket, telemetry);
@@ -149,9 +221,11 @@ export async function startManagerProcess(
     const vault = await lock.opened().catch((error: unknown) => {
       throw unusable(dataDir, error);
     });
+    const isFirstLife = kept.vault === null;
+    kept.vault = vault;
     adoptIdentity(dataDir, vault);
     const invitation = vault.fields.nodeCertificate === "" ? options.join : null;
-    if (options.join !== null && invitation === null)
+    if (options.join !== null && invitation === null && isFirstLife)
       await unlessEnding(refuseOtherCluster(options.join, vault, dataDir.path), ending);
     const place = options.advertise ?? { host: advertisedHost(listen.host), port: listen.port };
     const advertise = formatHostPort(place);
@@ -174,11 +248,24 @@ export async function startManagerProcess(
     if (usesOthers) {
       await joinCluster();
       const managers = [...(options.join === null ? [] : [options.join.address]), ...vault.fields.peers];
-      await unlessEnding(learnNats(vault, [...new Set(managers)], fetchKeys), ending);
+      const learning = learnNats(vault, nodeIdOf(dataDir, vault, random), [...new Set(managers)], fetchKeys);
+      await unlessEnding(learning, ending);
     }
     const managersNats =
       options.nats === null
-        ? await openManagersNats(dataDir.path, vault, { listen, advertisedHost: place.host, telemetry })
+        ? await openManagersNats({
+            dataDir: dataDir.path,
+            vault,
+            managerId: nodeIdOf(dataDir, vault, random),
+            listen,
+            advertisedHost: place.host,
+            telemetry,
+            host,
+            ending,
+            newId: () => newId(random),
+            callPrepare: prepareCaller(vault),
+            restart,
+          })
         : null;
     const natsServer = managersNats?.server ?? null;
     if (managersNats !== null) undo.push(() => managersNats.stop());
@@ -202,12 +289,14 @@ export async function startManagerProcess(
     });
     const stepsOfNats = undo.length;
     undo.push(() => link.drain());
-    const watch = natsServer === null ? null : watchForStuck(natsServer, link);
+    // A server of a cluster may be silent because others are: restarting it would not help.
+    const watch = natsServer === null || managersNats?.isClustered === true ? null : watchForStuck(natsServer, link);
     undo.push(() => watch?.stop());
     const own = natsServer === null || watch === null ? null : { server: natsServer, watch };
     const reporting = reportLogTroubles(troubles, link, own);
     undo.push(() => reporting.stop());
-    for (const warning of link.abilities) telemetry.log.warn({ server: link.serverVersion }, warning);
+    const warnings = [...link.abilities, ...(managersNats?.warnings ?? [])];
+    for (const warning of warnings) telemetry.log.warn({ server: link.serverVersion }, warning);
     if (invitation !== null || vault.fields.nodeCertificate !== "")
       await unlessEnding(refuseEmptyLog(link.log, emptyLogSentence(dataDir, natsServer === null, invitation)), ending);
     if (!usesOthers) await joinCluster();
@@ -233,7 +322,7 @@ export async function startManagerProcess(
       externalCa: createExternalCa(() => identityIn(vault)),
       vault,
       fetchKeys,
-      ...(managersNats === null ? {} : { natsServers: () => managersNats.servers() }),
+      ...(managersNats === null ? {} : { ownNats: managersNats.forOthers }),
       askPeer: peerAsker(vault),
       markDisk,
       acceptsLogLoss: options.acceptsLogLoss ?? false,
@@ -242,7 +331,7 @@ export async function startManagerProcess(
       advertise,
       addresses,
       networks: options.networks,
-      warnings: link.abilities,
+      warnings,
       troubles,
       servers: () => link.servers(),
       recording: {
@@ -257,7 +346,8 @@ export async function startManagerProcess(
       onDenied: (reason) => denied.reject(new UserError(deniedSentence(managerId, reason))),
     });
     undo.push(async () => {
-      await manager.leadership.release();
+      // Without NATS, there is nobody to hand over to, and waiting for it would delay the next life.
+      if (link.bus.isUp()) await manager.leadership.release();
       manager.stop();
     });
     await withTimeout(
@@ -269,7 +359,7 @@ export async function startManagerProcess(
       "cannot read the cluster's state: check that NATS with JetStream is running and a manager leads",
     );
     if (invitation !== null) refuseTakenAddress(manager, advertise);
-    const running: ManagerProcess = { manager, advertise, controlSocket, warnings: link.abilities, stop };
+    const running: ManagerProcess = { manager, advertise, controlSocket, warnings, stop };
     denied.promise.catch(onBroken);
     const demotion = watchOwnDemotion(manager.replica, managerId);
     undo.push(() => demotion.stop());
@@ -342,6 +432,8 @@ export async function startManagerProcess(
       undo.push(() => scheduled.stop());
     }
     pending.join?.done();
+    const move = managersNats?.startMove(manager.replica) ?? null;
+    undo.push(() => move?.stop());
     telemetry.log.info({ manager: managerId, advertise, controlSocket }, "manager is serving");
     return running;
   } catch (error) {

@@ -5,24 +5,31 @@
 import { existsSync } from "node:fs";
 import { timeMs } from "../proto/time.ts";
 import { sentence } from "../actors/sentence.ts";
-import type { FetchKeys } from "../actors/keys/data-keys.ts";
-import type { GetDataKeysResponse } from "../proto/gen/messages.ts";
+import type { Running } from "../actors/environment.ts";
+import type { DataKeyParts, FetchKeys } from "../actors/keys/data-keys.ts";
+import { startNatsMove } from "../actors/manager/nats-move.ts";
+import { NatsCluster, NatsCluster_Stage as Stage, type GetDataKeysResponse } from "../proto/gen/messages.ts";
+import type { Host } from "../runtime/host.ts";
 import type { NatsOptions } from "../runtime/nats/connection.ts";
 import { NatsProblem } from "../runtime/nats/errors.ts";
 import { showUrl, type NatsServer } from "../runtime/nats/server.ts";
-import type { Telemetry } from "../runtime/ports/index.ts";
+import { RpcError, Status } from "../runtime/ports/rpc.ts";
+import type { Store } from "../runtime/store/store.ts";
 import type { Vault } from "../runtime/store/vault.ts";
 import { UserError } from "../lib/user-error.ts";
-import type { HostPort } from "./addresses.ts";
-import { ownNatsFolder, startOwnNats } from "./move-own-nats.ts";
+import { ownNatsFolder, setOwnNatsAside, startStandalone } from "./move-own-nats.ts";
+import { createBeside, memberOf, movePorts, startMember, type CallPrepare, type ClusterParts } from "./nats-cluster.ts";
 import { openNatsIdentity } from "./nats-identity.ts";
+import { unlessEnding } from "./signals.ts";
 
 /** Kerberos's customary limit. Leases and certificates tolerate much more, but times of tasks would not be comparable. */
 const clockSkewMsMax = 5 * 60_000;
 
 /** Whether a manager with this data dir uses other managers' NATS, once it has joined. */
 export function usesOthersNats(dataDir: string, vault: Vault, isJoining: boolean): boolean {
-  if (vault.fields.natsServers.length > 0) return true;
+  const { natsCluster, natsServers } = vault.fields;
+  if (natsServers.length > 0) return true;
+  if (natsCluster !== null) return false;
   return !existsSync(ownNatsFolder(dataDir)) && (isJoining || vault.fields.nodeCertificate !== "");
 }
 
@@ -30,7 +37,12 @@ export function usesOthersNats(dataDir: string, vault: Vault, isJoining: boolean
  * Asks managers, in this order, for the CA and the addresses of their NATS, and saves them. A manager that knows them continues
  * with these if none answers. Throws UserError.
  */
-export async function learnNats(vault: Vault, managers: readonly string[], fetchKeys: FetchKeys): Promise<void> {
+export async function learnNats(
+  vault: Vault,
+  managerId: string,
+  managers: readonly string[],
+  fetchKeys: FetchKeys,
+): Promise<void> {
   let reason = "";
   for (const address of managers) {
     let answer: GetDataKeysResponse;
@@ -45,7 +57,17 @@ export async function learnNats(vault: Vault, managers: readonly string[], fetch
       throw new UserError(
         `the manager at ${address} has no NATS of its own: set --nats to the NATS that the managers of its cluster share`,
       );
-    vault.update({ natsCaCertificate, natsCaKey, natsServers });
+    const own = vault.fields.natsCluster;
+    const { natsCluster: theirs } = answer;
+    // The log has moved to the cluster that this manager's server was prepared for, while it was not running.
+    const hasMoved =
+      theirs !== null && own !== null && theirs.id === own.id && memberOf(theirs, managerId) !== undefined;
+    vault.update({
+      natsCaCertificate,
+      natsCaKey,
+      natsServers: hasMoved ? [] : natsServers,
+      natsCluster: hasMoved ? NatsCluster.patch(own, { stage: Stage.MOVED }) : theirs === null ? own : null,
+    });
     return;
   }
   if (vault.fields.natsServers.length > 0) return;
@@ -78,41 +100,145 @@ function otherTime(theirsMs: number, { askedAtMs, nowMs }: Readonly<Record<"aske
 
 interface ManagersNats {
   /** Options of a connection. */
-  readonly access: Pick<NatsOptions, "servers" | "tls">;
-  /** The own server; null if this manager uses those of others. */
+  readonly access: Pick<NatsOptions, "servers" | "tls" | "replicas">;
+  /** The own server that has the log, or a copy of it; null if this manager uses those of others. */
   readonly server: NatsServer | null;
-  /** URLs at which other managers reach the servers. */
-  servers(): readonly string[];
-  stop(): Promise<void> | void;
+  /** Whether that server belongs to a cluster. */
+  readonly isClustered: boolean;
+  /** For the operator. */
+  readonly warnings: readonly string[];
+  /** For other managers. */
+  readonly forOthers: Pick<Required<DataKeyParts>, "natsServers" | "natsCluster" | "prepareNats">;
+  /** To be called when the manager serves: moves the log when there are managers for a cluster. */
+  startMove(store: Store): Running | null;
+  stop(): Promise<void>;
 }
 
-/** Where a manager's own server listens. */
-interface Place {
-  readonly listen: HostPort;
-  /** The host at which other managers reach it. */
-  readonly advertisedHost: string;
+interface Opening extends Omit<ClusterParts, "identity"> {
+  readonly host: Host;
+  readonly ending: AbortSignal;
+  readonly newId: () => string;
+  readonly callPrepare: CallPrepare;
+  /** Ends this life of the manager; the next one continues from what is saved. */
+  readonly restart: () => void;
 }
 
-/** Throws NatsServerProblem. */
-export async function openManagersNats(
-  dataDir: string,
-  vault: Vault,
-  { advertisedHost, listen, telemetry }: Place & { readonly telemetry: Telemetry },
-): Promise<ManagersNats> {
+/** Continues a move that was begun. Throws NatsServerProblem and Interrupted. */
+export async function openManagersNats(opening: Opening): Promise<ManagersNats> {
+  const { advertisedHost, dataDir, telemetry, vault } = opening;
+  const identity = await openNatsIdentity(dataDir, vault, { telemetry, host: advertisedHost });
+  const undo: (() => Promise<void> | void)[] = [() => identity.stop()];
+  const stop = async (): Promise<void> => {
+    for (const step of undo.splice(0).reverse()) await step();
+  };
+  try {
+    return { ...(await open({ ...opening, identity }, undo)), stop };
+  } catch (error) {
+    await stop();
+    throw error;
+  }
+}
+
+type Undo = (() => Promise<void> | void)[];
+
+async function open(opening: Opening & ClusterParts, undo: Undo): Promise<Omit<ManagersNats, "stop">> {
+  const { advertisedHost, dataDir, host, identity, listen, managerId, restart, telemetry, vault } = opening;
+  const tls = identity.clientTls;
+  const stage = vault.fields.natsCluster?.stage;
+  if (stage === Stage.MOVING || stage === Stage.COMMITTING) await continueMove(opening);
+  const cluster = vault.fields.natsCluster;
+  if (cluster !== null && cluster.stage === Stage.MOVED) {
+    setOwnNatsAside(dataDir);
+    const server = await startMember(opening, cluster);
+    undo.push(() => server.stop());
+    const servers = cluster.members.map(({ url }) => url);
+    return {
+      access: { servers, tls, replicas: 3 },
+      server,
+      isClustered: true,
+      warnings: [],
+      forOthers: {
+        natsServers: () => servers,
+        natsCluster: () => cluster,
+        prepareNats: () => refused("a server of its own"),
+      },
+      startMove: () => null,
+    };
+  }
   const others = vault.fields.natsServers;
   if (others.length > 0) {
-    const identity = await openNatsIdentity(dataDir, vault, { telemetry });
-    const servers = (): readonly string[] => vault.fields.natsServers;
-    return { access: { servers: others, tls: identity.clientTls }, server: null, servers, stop: () => identity.stop() };
+    const beside = createBeside(opening, restart);
+    undo.push(() => beside.stop());
+    if (cluster !== null)
+      await beside.resume(cluster).catch((error: unknown) => {
+        telemetry.log.warn({ error: String(error) }, "cannot start the nats-server of a cluster that was prepared");
+      });
+    return {
+      access: { servers: others, tls, replicas: others.length >= 3 ? 3 : 1 },
+      server: null,
+      isClustered: false,
+      warnings: others.length >= 3 ? [spareSentence] : [],
+      forOthers: {
+        natsServers: () => vault.fields.natsServers,
+        natsCluster: () => null,
+        prepareNats: (request) => beside.prepare(request),
+      },
+      startMove: () => null,
+    };
   }
-  const own = await startOwnNats(
-    dataDir,
-    vault,
-    { telemetry },
-    { host: listen.host, firstPort: listen.port + 1, ownPort: listen.port, keepsPort: vault.fields.peers.length > 0 },
-  );
-  const { access, server } = own;
-  return { access, server, servers: () => [showUrl(advertisedHost, server.port)], stop: () => own.stop() };
+  // This manager was ended while it formed a cluster.
+  if (cluster !== null) vault.update({ natsCluster: null });
+  const keepsPort = vault.fields.peers.length > 0;
+  const place = { host: listen.host, firstPort: listen.port + 1, ownPort: listen.port, keepsPort };
+  const server = await startStandalone(dataDir, identity, telemetry, place);
+  undo.push(() => server.stop());
+  return {
+    access: { servers: [server.url], tls },
+    server,
+    isClustered: false,
+    warnings: [],
+    forOthers: {
+      natsServers: () => [showUrl(advertisedHost, server.port)],
+      natsCluster: () => null,
+      prepareNats: () => refused("the log of its cluster"),
+    },
+    startMove: (store) => {
+      const ports = movePorts(opening, { ...opening, source: null });
+      const move = startNatsMove({ host, managerId, telemetry }, ports, { stage: "none", store });
+      undo.push(() => ports.stop());
+      return move;
+    },
+  };
+}
+
+const spareSentence =
+  "Three other managers keep the log's copies, and this one keeps none: it leads and serves nodes like them, but the cluster still needs two of those three.";
+
+function refused(what: string): Promise<never> {
+  return Promise.reject(new RpcError(Status.FAILED_PRECONDITION, `this manager's NATS has ${what}`));
+}
+
+/** Resolves when the log is in the cluster, or the move was given up; both are then saved. */
+async function continueMove(opening: Opening & ClusterParts): Promise<void> {
+  const { dataDir, ending, host, identity, managerId, telemetry, vault } = opening;
+  const cluster = vault.fields.natsCluster;
+  if (cluster === null) return;
+  const old = await startStandalone(dataDir, identity, telemetry, { isHidden: true });
+  try {
+    const member = await startMember(opening, cluster);
+    const source = { servers: [old.url], tls: identity.clientTls, name: `muster-manager-${managerId}-move`, telemetry };
+    const ports = movePorts(opening, { ...opening, source });
+    const stage = cluster.stage === Stage.COMMITTING ? "committing" : "moving";
+    const move = startNatsMove({ host, managerId, telemetry }, ports, { stage, store: null });
+    try {
+      await unlessEnding(move.ended, ending);
+    } finally {
+      move.stop();
+      await member.stop();
+    }
+  } finally {
+    await old.stop();
+  }
 }
 
 /** For managers that use others' servers: says what to do about a connection that failed. */

@@ -27,13 +27,11 @@ export async function startOwnNats(
   dataDir: string,
   vault: Vault,
   options: Parameters<typeof openNatsIdentity>[2],
-  place: Pick<Parameters<typeof startNatsServer>[0], "host" | "firstPort" | "keepsPort" | "ownPort"> = {},
+  place: ServerPlace = {},
 ): Promise<OwnNats> {
-  const { telemetry } = options;
   const identity = await openNatsIdentity(dataDir, vault, options);
   try {
-    const server = await startNatsServer({ ...place, ...ownNatsServer(dataDir, identity, telemetry) });
-    identity.onRenewed(() => server.reload());
+    const server = await startStandalone(dataDir, identity, options.telemetry, place);
     return {
       server,
       access: { servers: [server.url], tls: identity.clientTls },
@@ -46,6 +44,23 @@ export async function startOwnNats(
     identity.stop();
     throw error;
   }
+}
+
+type ServerPlace = Pick<
+  Parameters<typeof startNatsServer>[0],
+  "host" | "firstPort" | "ownPort" | "keepsPort" | "isHidden"
+>;
+
+/** The server that has the log of a cluster with one copy. Throws NatsServerProblem. */
+export async function startStandalone(
+  dataDir: string,
+  identity: NatsIdentity,
+  telemetry: Telemetry,
+  place: ServerPlace,
+): Promise<NatsServer> {
+  const server = await startNatsServer({ ...place, ...ownNatsServer(dataDir, identity, telemetry) });
+  identity.onRenewed(() => server.reload());
+  return server;
 }
 
 function ownNatsServer(
@@ -84,6 +99,13 @@ export async function moveOwnNats(
   } finally {
     await own.stop();
   }
+  setOwnNatsAside(dataDir);
+}
+
+/** Keeps the data of an own server that has been moved. Does nothing without one. */
+export function setOwnNatsAside(dataDir: string): void {
+  const folder = ownNatsFolder(dataDir);
+  if (!existsSync(folder)) return;
   let aside = `${folder}-moved`;
   for (let n = 2; existsSync(aside); n += 1) aside = `${folder}-moved-${n}`;
   renameSync(folder, aside);

@@ -6,6 +6,7 @@
  * while the manager was off.
  */
 import { mkdirSync } from "node:fs";
+import { isIP } from "node:net";
 import { join } from "node:path";
 import { createNatsAuthority, issueNatsIdentity, natsName, type NatsAuthority } from "../lib/pki/index.ts";
 import type { NatsTls } from "../runtime/nats/nats-tls.ts";
@@ -32,11 +33,13 @@ interface IdentityOptions {
   readonly telemetry: Telemetry;
   readonly validityMs?: number;
   readonly checkMs?: number;
+  /** Address or name at which other managers' servers reach this one. */
+  readonly host?: string;
 }
 
 /** Creates the CA if the vault has none. Throws the disk's errors. */
 export async function openNatsIdentity(dataDir: string, vault: Vault, options: IdentityOptions): Promise<NatsIdentity> {
-  const { telemetry, validityMs = validityMsDefault, checkMs = checkMsDefault } = options;
+  const { host, telemetry, validityMs = validityMsDefault, checkMs = checkMsDefault } = options;
   const authority = await authorityOf(vault);
   const folder = join(dataDir, "nats-tls");
   const caFile = join(folder, "ca.crt");
@@ -44,20 +47,25 @@ export async function openNatsIdentity(dataDir: string, vault: Vault, options: I
   const certFile = join(folder, "manager.pem");
   mkdirSync(folder, { recursive: true, mode: 0o700 });
   const issue = async (nowMs: number): Promise<number> => {
-    const issued = await issueNatsIdentity(authority, { nowMs, validityMs, addresses: ["127.0.0.1", "::1"] });
+    const issued = await issueNatsIdentity(authority, {
+      nowMs,
+      validityMs,
+      names: host === undefined || isIP(host) !== 0 ? [] : [host],
+      addresses: [...new Set(["127.0.0.1", "::1", ...(host === undefined || isIP(host) === 0 ? [] : [host])])],
+    });
     replaceFileSync(caFile, authority.certificatePem);
     replaceFileSync(certFile, issued.certificatePem + issued.keyPem);
     return issued.notAfterMs;
   };
   let notAfterMs = await issue(Date.now());
   let isStopped = false;
-  let listener = (): void => {};
+  const listeners: (() => void)[] = [];
   const check = async (): Promise<void> => {
     const nowMs = Date.now();
     if (isDue({ nowMs, notAfterMs, validityMs })) {
       try {
         notAfterMs = await issue(nowMs);
-        if (!isStopped) listener();
+        if (!isStopped) for (const listener of listeners) listener();
       } catch (error) {
         telemetry.log.warn({ error: String(error) }, "cannot renew the certificate for NATS yet");
       }
@@ -68,7 +76,7 @@ export async function openNatsIdentity(dataDir: string, vault: Vault, options: I
   return {
     clientTls: { caFile, certFile, keyFile: certFile, serverName: natsName },
     serverTls: { caFile, certFile, keyFile: certFile },
-    onRenewed: (renewed) => (listener = renewed),
+    onRenewed: (listener) => listeners.push(listener),
     stop: () => {
       isStopped = true;
       clearTimeout(timer);

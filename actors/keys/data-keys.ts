@@ -5,7 +5,16 @@
 import { dataKeyMachine, keyStep, type KeyStep } from "../../machines/keys/data-key.machine.ts";
 import { keyFetchMachine } from "../../machines/keys/key-fetch.machine.ts";
 import { unlockKeyOf } from "../../machines/keys/unlock-key.ts";
-import { GetDataKeysResponse, Trouble_Kind, type Cluster, type DataKeysService } from "../../proto/gen/messages.ts";
+import {
+  GetDataKeysResponse,
+  PrepareNatsResponse,
+  Trouble_Kind,
+  type Cluster,
+  type DataKeysService,
+  type NatsCluster,
+  type NatsMember,
+  type PrepareNatsRequest,
+} from "../../proto/gen/messages.ts";
 import { timestampOf } from "../../proto/time.ts";
 import { RpcError, Status, type ServiceHandlers } from "../../runtime/ports/rpc.ts";
 import { newest, type Keyring } from "../../runtime/store/keyring.ts";
@@ -24,6 +33,10 @@ export interface DataKeyParts {
   readonly fetchKeys: FetchKeys;
   /** URLs of the managers' own nats-servers, for managers that join; none with an external NATS, or when absent. */
   readonly natsServers?: () => readonly string[];
+  /** The NATS cluster that has the log; null, or absent, before. */
+  readonly natsCluster?: () => NatsCluster | null;
+  /** Prepares this manager's server of a new NATS cluster; absent with an external NATS. */
+  readonly prepareNats?: (request: PrepareNatsRequest) => Promise<NatsMember>;
   /** Wall clock, in milliseconds, for managers that join; their clocks are not compared when absent. */
   readonly wallMs?: () => number;
   /** Own host:port, which is never asked. */
@@ -41,13 +54,14 @@ function clusterOf({ store }: Environment): Cluster | undefined {
   return undefined;
 }
 
-export function createDataKeys({
-  keyring,
-  natsServers,
-  vault,
-  wallMs,
-}: DataKeyParts): ServiceHandlers<typeof DataKeysService> {
+export function createDataKeys(parts: DataKeyParts): ServiceHandlers<typeof DataKeysService> {
+  const { keyring, natsCluster, natsServers, prepareNats, vault, wallMs } = parts;
   return {
+    async PrepareNats(request) {
+      if (prepareNats === undefined)
+        throw new RpcError(Status.FAILED_PRECONDITION, "this manager uses a NATS of its operator (--nats)");
+      return PrepareNatsResponse.create({ member: await prepareNats(request) });
+    },
     GetDataKeys({ keyId }) {
       if (keyId !== "" && keyring.find(keyId) === undefined)
         throw new RpcError(Status.NOT_FOUND, `this manager does not have data key ${keyId}`);
@@ -58,7 +72,9 @@ export function createDataKeys({
         keys,
         plainThrough: Number.isFinite(plainThrough) ? plainThrough : 0,
         ...(wallMs === undefined ? {} : { answeredAt: timestampOf(wallMs()) }),
-        ...(servers.length === 0 ? {} : { natsCaCertificate, natsCaKey, natsServers: servers }),
+        ...(servers.length === 0
+          ? {}
+          : { natsCaCertificate, natsCaKey, natsServers: servers, natsCluster: natsCluster?.() ?? null }),
       });
     },
   };

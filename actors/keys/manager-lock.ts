@@ -33,9 +33,17 @@ interface ManagerLockParts {
   readonly random: Random;
   readonly telemetry: Telemetry;
   readonly disk: KeyFileDisk;
+  /** Opened by an earlier life of this process. */
+  readonly opened?: Vault | null;
 }
 
-export function startManagerLock({ host, random, telemetry, disk }: ManagerLockParts): ManagerLock {
+export function startManagerLock({
+  host,
+  random,
+  telemetry,
+  disk,
+  opened: before = null,
+}: ManagerLockParts): ManagerLock {
   let locked: LockedVault | null = null;
   let vault: Vault | null = null;
   /** Passed from `Unlock` to the chart's effect here, and never in an event. */
@@ -68,7 +76,7 @@ export function startManagerLock({ host, random, telemetry, disk }: ManagerLockP
   const hosted = host.start(managerLockMachine, "manager-lock", undefined, {
     effects: {
       openFile: (_, self) => {
-        const opened = openVault(disk, random);
+        const opened = before === null ? openVault(disk, random) : { kind: "open" as const, vault: before };
         if (opened.kind === "broken") {
           self.send({ type: "file.broken", reason: opened.reason });
           return;

@@ -48,7 +48,13 @@ import type { CertificateAuthority } from "../certificates/ca-port.ts";
 import { startAgentLogins } from "../json/agent-logins.ts";
 import { startCertificateSigner } from "../certificates/certificate-signer.ts";
 import { createControl, type ControlSources } from "../control.ts";
-import { createDataKeys, startKeyFetch, startKeyRotation, type FetchKeys } from "../keys/data-keys.ts";
+import {
+  createDataKeys,
+  startKeyFetch,
+  startKeyRotation,
+  type DataKeyParts,
+  type FetchKeys,
+} from "../keys/data-keys.ts";
 import { startDemotions } from "./demotions.ts";
 import { createDispatcher } from "../dispatcher/dispatcher.ts";
 import { noCsiSockets, type CsiSockets } from "../../runtime/ports/csi-sockets.ts";
@@ -101,8 +107,8 @@ interface ManagerParts extends Omit<Environment, "store" | "proposer" | "times">
   readonly vault: Vault;
   readonly fetchKeys: FetchKeys;
   readonly askPeer: AskPeer;
-  /** See DataKeyParts. */
-  readonly natsServers?: () => readonly string[];
+  /** The managers' own NATS; absent with an external one. */
+  readonly ownNats?: Pick<Required<DataKeyParts>, "natsServers" | "natsCluster" | "prepareNats">;
   /** Where the mark of the last seen record is kept; nowhere when absent. */
   readonly markDisk?: LogMarkDisk;
   /** Accepts the log even if it lacks records that the mark covers. */
@@ -247,9 +253,8 @@ export function startManager(parts: ManagerParts): Manager {
   };
   const denials = parts.onDenied === undefined ? {} : { onDenied: parts.onDenied };
   const { fetchKeys, seeds = [] } = parts;
-  const access = parts.natsServers === undefined ? {} : { natsServers: parts.natsServers };
   const wallMs = (): number => parts.clock.now();
-  const keys = { vault, keyring, fetchKeys, addr: advertise, seeds, troubles, wallMs, ...access, ...denials };
+  const keys = { vault, keyring, fetchKeys, addr: advertise, seeds, troubles, wallMs, ...parts.ownNats, ...denials };
 
   const serviceTraces = followServiceTraces(replica);
 

@@ -26,16 +26,24 @@ export function createNatsAuthority(): Promise<NatsAuthority> {
   return createRoot({ name: "muster-nats-ca", validity: { notBeforeMs, notAfterMs: neverMs } });
 }
 
-/** Creates a key and a certificate for both ends of a connection. `addresses`: IP addresses to name, for other clients. */
+/**
+ * Creates a key and a certificate for both ends of a connection. `addresses`, `names`: where other servers, and other clients
+ * than managers, reach the server; they check that.
+ */
 export function issueNatsIdentity(
   authority: NatsAuthority,
-  options: { readonly nowMs: number; readonly validityMs: number; readonly addresses: readonly string[] },
+  options: {
+    readonly nowMs: number;
+    readonly validityMs: number;
+    readonly addresses: readonly string[];
+    readonly names?: readonly string[];
+  },
 ): ReturnType<typeof createServerIdentity> {
   return createServerIdentity({
     ...options,
     rootCertificatePem: authority.certificatePem,
     rootKeyPem: authority.keyPem,
-    names: [natsName],
+    names: [natsName, ...(options.names ?? [])],
     notBeforeMs,
     isClient: true,
   });

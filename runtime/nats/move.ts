@@ -4,7 +4,9 @@
  * `restore` do.
  *
  * V1: the log is moved last: if it exists at the target, everything else does too.
- * V2: streams at the target are replaced only if no log record was ever written there.
+ * V2: streams at the target are replaced only if no log record was ever written there, or while they are marked.
+ * V3: a marked copy is used by nobody. The mark is in the configuration of its log, which the servers agree on, so it is
+ *     removed for all at once.
  */
 import { createInbox, type Msg } from "nats";
 import { SystemRandom } from "../system/random.ts";
@@ -20,7 +22,7 @@ import {
   textField,
 } from "./jetstream.ts";
 import { Link } from "./link.ts";
-import { blobStream, leaseStream, logStream, streamBounds } from "./streams.ts";
+import { blobStream, isLed, leaseStream, logStream, streamBounds } from "./streams.ts";
 
 const streams = [blobStream, leaseStream, logStream];
 const callTimeoutMs = 10_000;
@@ -34,6 +36,10 @@ const retryDelayMs = 500;
 /** NATS's customary size, which every server accepts. */
 const partBytes = 128 * 1024;
 const firstConnectMs = 10_000;
+/** How long the servers may take to have as many current copies as were asked for. */
+const copiesMs = 60_000;
+/** The description of a log that is not valid yet. V3 */
+const mark = "copied by Muster, and not in use yet";
 
 type Moved =
   /** It is now at the target, up to the sequence of the last record. */
@@ -44,17 +50,78 @@ type Moved =
   | { readonly kind: "nothing" };
 
 /** Nobody may write to the source meanwhile. Throws NatsProblem; the source is then unchanged, and the move can be retried. */
-export async function moveStreams(from: NatsOptions, to: NatsOptions): Promise<Moved> {
-  const source = await open(from);
+export function moveStreams(from: NatsOptions, to: NatsOptions): Promise<Moved> {
+  return using(from, (source) =>
+    using(to, (target) => move(source, target, { replicas: to.replicas ?? 1, marks: false })),
+  );
+}
+
+/**
+ * Copies the streams unchanged but marked, and waits until all copies are current. Nobody may write to the source meanwhile. Throws
+ * NatsProblem; the copy can then be repeated.
+ */
+export function copyStreams(from: NatsOptions, to: NatsOptions): Promise<Moved> {
+  return using(from, (source) =>
+    using(to, async (target) => {
+      const replicas = to.replicas ?? 1;
+      const moved = await move(source, target, { replicas, marks: true });
+      for (const stream of streams) await waitForCopies(target, stream, replicas);
+      return moved;
+    }),
+  );
+}
+
+/** Removes the mark. V3. Throws NatsProblem; the mark may then be removed or not. */
+export function commitCopy(to: NatsOptions): Promise<void> {
+  return using(to, async (target) => {
+    const info = await infoOf(target, logStream);
+    if (info === null) throw unmoved(logStream, "the copy is no longer there");
+    if (!isMarked(info)) return;
+    await called(target, `STREAM.UPDATE.${logStream}`, { ...fieldsField(info, "config"), description: "" });
+  });
+}
+
+/** Whether the target has a log that is valid. V3. Throws NatsProblem while its servers do not answer for certain. */
+export function isCommitted(to: NatsOptions): Promise<boolean> {
+  return using(to, async (target) => {
+    const found = await callJetStream(target, `STREAM.INFO.${logStream}`, null, callTimeoutMs);
+    if (found.kind === "ok" && isLed(found.body)) return !isMarked(found.body);
+    if (found.errCode === JetStreamError.streamNotFound) return false;
+    throw unmoved(logStream, found.kind === "ok" ? "it has no leader" : found.reason);
+  });
+}
+
+/** Resolves once the servers of a new cluster have elected a leader. Throws NatsProblem after half a minute. */
+export function waitForLeader(to: NatsOptions): Promise<void> {
+  return using(to, async (target) => void (await infoOf(target, logStream)));
+}
+
+async function using<Result>(options: NatsOptions, work: (link: Link) => Promise<Result>): Promise<Result> {
+  const link = await open(options);
   try {
-    const target = await open(to);
-    try {
-      return await move(source, target, to.replicas ?? 1);
-    } finally {
-      target.close();
-    }
+    return await work(link);
   } finally {
-    source.close();
+    link.close();
+  }
+}
+
+function isMarked(info: Fields): boolean {
+  return textField(fieldsField(info, "config"), "description") === mark;
+}
+
+async function waitForCopies(target: Link, stream: string, replicas: number): Promise<void> {
+  const deadline = performance.now() + copiesMs;
+  for (;;) {
+    const info = await infoOf(target, stream);
+    if (info === null) return;
+    const { replicas: followers } = fieldsField(info, "cluster");
+    const current = Array.isArray(followers)
+      ? (followers as readonly Fields[]).filter((each) => each["current"] === true && numberField(each, "lag") === 0)
+      : [];
+    if (isLed(info) && current.length + 1 >= replicas) return;
+    if (performance.now() >= deadline)
+      throw unmoved(stream, `only ${current.length + 1} of ${replicas} copies are current`);
+    await new Promise((resolve) => setTimeout(resolve, retryDelayMs / 5));
   }
 }
 
@@ -63,11 +130,17 @@ function open(options: NatsOptions): Promise<Link> {
   return Link.open({ firstConnectMs, ...options, random });
 }
 
-async function move(source: Link, target: Link, replicas: number): Promise<Moved> {
+interface Copying {
+  readonly replicas: number;
+  readonly marks: boolean;
+}
+
+async function move(source: Link, target: Link, copying: Copying): Promise<Moved> {
   const own = await streamBounds(source, logStream, callTimeoutMs);
   if (own === null || own.last === 0) return { kind: "nothing" };
   const there = await infoOf(target, logStream);
-  if (there !== null && numberField(fieldsField(there, "state"), "last_seq") > 0) {
+  const hasRecords = there !== null && numberField(fieldsField(there, "state"), "last_seq") > 0;
+  if (hasRecords && !(copying.marks && isMarked(there))) {
     const [ours, theirs] = [await recordAt(source, own.last), await recordAt(target, own.last)];
     if (ours !== "" && ours === theirs) return { kind: "was moved" };
     throw new NatsProblem("unusable", "the target NATS contains the log of another cluster: nothing was moved");
@@ -78,11 +151,11 @@ async function move(source: Link, target: Link, replicas: number): Promise<Moved
   }
   // V1
   for (const stream of streams)
-    if ((await infoOf(source, stream)) !== null) await moveStream(source, target, stream, replicas);
+    if ((await infoOf(source, stream)) !== null) await moveStream(source, target, stream, copying);
   return { kind: "moved", last: own.last };
 }
 
-async function moveStream(source: Link, target: Link, stream: string, replicas: number): Promise<void> {
+async function moveStream(source: Link, target: Link, stream: string, { marks, replicas }: Copying): Promise<void> {
   const parts = new Parts(source);
   try {
     const snapshot = await called(source, `STREAM.SNAPSHOT.${stream}`, {
@@ -91,7 +164,8 @@ async function moveStream(source: Link, target: Link, stream: string, replicas: 
       chunk_size: partBytes,
     });
     const state = fieldsField(snapshot, "state");
-    const config = { ...fieldsField(snapshot, "config"), num_replicas: replicas };
+    const marked = marks && stream === logStream ? { description: mark } : {};
+    const config = { ...fieldsField(snapshot, "config"), num_replicas: replicas, ...marked };
     const deliverTo = textField(await beginRestore(target, stream, { config, state }), "deliver_subject");
     for (;;) {
       const part = await parts.next();

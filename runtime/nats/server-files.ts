@@ -89,6 +89,17 @@ export interface ServerTls {
   readonly keyFile: string;
 }
 
+/** One cluster with other managers' servers. */
+export interface ServerCluster {
+  readonly name: string;
+  /** The name of this server: for the cluster, another name is another server. */
+  readonly serverName: string;
+  /** host:port at which the other servers reach this one. */
+  readonly route: string;
+  /** `nats://host:port` of all servers, this one included. */
+  readonly routes: readonly string[];
+}
+
 export async function writeConfig(
   files: ServerFiles,
   options: ServerAccess & {
@@ -99,6 +110,7 @@ export async function writeConfig(
     readonly diskBytes: number;
     /** Absent: clients need the password, over a connection in clear text. */
     readonly tls?: ServerTls | undefined;
+    readonly cluster?: ServerCluster | undefined;
   },
 ): Promise<{ readonly flushesEveryWrite: boolean }> {
   const flushesEveryWrite = hasSyncInterval(options.version);
@@ -119,6 +131,7 @@ export async function writeConfig(
     ...(flushesEveryWrite ? ["  # Acknowledge only what is on the disk.", "  sync_interval: always"] : []),
     "}",
     ...(options.tls === undefined ? passwordLines(options) : tlsLines(options.tls)),
+    ...(options.cluster === undefined ? [] : clusterLines(options.cluster, options.host, options.tls)),
     "",
   ];
   await replaceFile(files.config, lines.join("\n"));
@@ -139,6 +152,22 @@ function tlsLines({ caFile, certFile, keyFile }: ServerTls): readonly string[] {
     "  verify: true",
     "  # Seconds. A busy machine takes longer than the default of half a second.",
     "  timeout: 5",
+    "}",
+  ];
+}
+
+function clusterLines(
+  { name, route, routes }: ServerCluster,
+  host: string,
+  tls: ServerTls | undefined,
+): readonly string[] {
+  return [
+    "cluster {",
+    `  name: ${JSON.stringify(name)}`,
+    `  listen: "${host}:${route.slice(route.lastIndexOf(":") + 1)}"`,
+    `  advertise: ${JSON.stringify(route)}`,
+    `  routes: [${routes.map((each) => JSON.stringify(each)).join(", ")}]`,
+    ...(tls === undefined ? [] : tlsLines(tls).map((line) => `  ${line}`)),
     "}",
   ];
 }

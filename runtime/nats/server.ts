@@ -31,6 +31,7 @@ import {
   readAccess,
   readOwner,
   type ServerAccess,
+  type ServerCluster,
   type ServerFiles,
   type ServerTls,
   writeAccess,
@@ -39,7 +40,7 @@ import {
 } from "./server-files.ts";
 import { NatsServerProblem } from "./server-problem.ts";
 
-export type { ServerTls } from "./server-files.ts";
+export type { ServerCluster, ServerTls } from "./server-files.ts";
 export { NatsServerProblem } from "./server-problem.ts";
 
 /** It checks its storage before it opens the port: about a gigabyte a second on an ordinary disk. */
@@ -72,8 +73,12 @@ interface NatsServerOptions {
   readonly firstPort?: number;
   /** A port that this process is going to listen on itself: not chosen. */
   readonly ownPort?: number;
+  /** Absent: the server stands alone. */
+  readonly cluster?: ServerCluster;
   /** Others know the port of the last run: fail if it is not free. */
   readonly keepsPort?: boolean;
+  /** For this run, listen on any free port of loopback, which nobody else knows; the next run has its usual place again. */
+  readonly isHidden?: boolean;
   /** Default: `nats-server` on PATH. */
   readonly binary?: string;
   /** Its output is appended to this file. */
@@ -132,14 +137,16 @@ export async function startNatsServer(options: NatsServerOptions): Promise<NatsS
     });
     await mkdir(dirname(options.logFile), { recursive: true });
     const manager = await takeOver(files, options.dataDir);
-    const host = options.host ?? loopback;
+    const { cluster, isHidden = false } = options;
+    const host = isHidden ? loopback : (options.host ?? loopback);
     const access = await chooseAccess(files, options, host);
-    await writeAccess(files, access);
-    const name = `muster-${manager.pid}-${access.port}`;
+    if (!isHidden) await writeAccess(files, access);
+    const name = cluster?.serverName ?? `muster-${manager.pid}-${access.port}`;
     const { flushesEveryWrite } = await writeConfig(files, {
       ...access,
       host: host.includes(":") ? `[${host}]` : host,
       tls: options.tls,
+      cluster,
       name,
       version,
       diskBytes: disk.sizeBytes,
@@ -372,22 +379,19 @@ async function takeOver(files: ServerFiles, dataDir: string): Promise<ProcessIde
 
 async function chooseAccess(
   files: ServerFiles,
-  { firstPort, keepsPort = false, ownPort, port: wanted }: NatsServerOptions,
+  { firstPort, isHidden = false, keepsPort = false, ownPort, port: wanted }: NatsServerOptions,
   host: string,
 ): Promise<ServerAccess> {
   const known = await readAccess(files);
   const credentials = known ?? newCredentials();
+  if (isHidden) return { ...credentials, port: await freePortOf([], host) };
   const needed = wanted !== undefined && wanted !== 0 ? wanted : keepsPort ? known?.port : undefined;
   if (needed !== undefined) {
     if ((await freePort(needed, host)) === null) throw portInUse(needed);
     return { ...credentials, port: needed };
   }
-  const wished = [known?.port, firstPort].filter((port) => port !== ownPort);
-  for (const candidate of [...wished, 0]) {
-    const port = candidate === undefined ? null : await freePort(candidate, host);
-    if (port !== null) return { ...credentials, port };
-  }
-  throw new NatsServerProblem("failed", `no free port on ${host}`);
+  const wished = [known?.port, firstPort].filter((port): port is number => port !== undefined && port !== ownPort);
+  return { ...credentials, port: await freePortOf(wished, host) };
 }
 
 /** For a wildcard, loopback. */
@@ -397,6 +401,15 @@ function dialledAt(host: string): string {
 
 export function showUrl(host: string, port: number): string {
   return `nats://${host.includes(":") ? `[${host}]` : host}:${port}`;
+}
+
+/** One of the ports if it is free, else any free port. Throws NatsServerProblem. */
+export async function freePortOf(wished: readonly number[], host: string): Promise<number> {
+  for (const candidate of [...wished, 0]) {
+    const port = await freePort(candidate, host);
+    if (port !== null) return port;
+  }
+  throw new NatsServerProblem("failed", `no free port on ${host}`);
 }
 
 /** The port if it is free (0: any free port), otherwise null. Throws NatsServerProblem for an address of another machine. */

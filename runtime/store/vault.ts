@@ -28,7 +28,14 @@ const sealedFor: SealedFor = { purpose: "key file", place: "" };
 /** The contents other than the keyring's. */
 type VaultFields = Pick<
   KeyFileContents,
-  "nodeKey" | "nodeCertificate" | "rootCertificate" | "peers" | "natsCaCertificate" | "natsCaKey" | "natsServers"
+  | "nodeKey"
+  | "nodeCertificate"
+  | "rootCertificate"
+  | "peers"
+  | "natsCaCertificate"
+  | "natsCaKey"
+  | "natsServers"
+  | "natsCluster"
 >;
 
 /** An absent file counts as open and empty. */

@@ -9,6 +9,7 @@ import { demotionMachine, type DemotionEvent } from "../../machines/manager/demo
 import { managerWatchMachine } from "../../machines/manager/manager-watch.machine.ts";
 import { membershipMachine } from "../../machines/manager/membership.machine.ts";
 import { isolationMachine, mayServe, type IsolationEvent } from "../../machines/manager/isolation.machine.ts";
+import { natsMoveMachine, othersNeeded, type NatsMoveEvent } from "../../machines/manager/nats-move.machine.ts";
 import { progressMachine } from "../../machines/manager/progress.machine.ts";
 import { isAsked, isDue, isIn, paramsOf, walkChart } from "../support/chart-model.ts";
 
@@ -169,4 +170,46 @@ test("the next backup is due an interval after the newest one, whatever the cloc
     [null, 0, 10_000, 60_000, 90_000, -5_000].map((ago) => dueInMs(60_000, ago)),
     [0, 60_000, 50_000, 0, 0, 60_000],
   );
+});
+
+test("the old log is served until a copy may be valid, and never again from the first commit on", async (t) => {
+  const events: readonly NatsMoveEvent[] = [
+    { type: "others.counted", others: 1 },
+    { type: "others.counted", others: othersNeeded },
+    { type: "cluster.gathered" },
+    { type: "gathering.failed", reason: "r" },
+    { type: "copy.completed" },
+    { type: "copy.failed", reason: "r" },
+    { type: "commit.confirmed" },
+    { type: "commit.unknown", reason: "r" },
+    { type: "target.read", found: "committed" },
+    { type: "target.read", found: "not committed" },
+    { type: "target.silent", reason: "r" },
+  ];
+  await walkChart(t, {
+    machine: natsMoveMachine,
+    inputs: [{ stage: "none" }, { stage: "moving" }, { stage: "committing" }],
+    events,
+    memory: { isSaved: false, mayBeValid: false },
+    check: (memory, step, claim) => {
+      const { asked, event, from } = step;
+      // A life that begins in these states continues from what an earlier one has saved.
+      const isSaved = memory.isSaved || isAsked(asked, "stopServing") || (from === null && !isIn(step, "alone"));
+      const mayBeValid = memory.mayBeValid || (from === null && isIn(step, "checking")) || isAsked(asked, "commit");
+      claim("X1", !isAsked(asked, "copy") || isSaved, "it copies a log that others write to");
+      claim("X1", !isAsked(asked, "gather") || !isSaved, "others are asked for servers while the log is not served");
+      claim("X2", !isAsked(asked, "giveUp") || !mayBeValid, "the old log is served while the copy may be valid");
+      claim("X2", !isAsked(asked, "giveUp") || event?.type === "copy.failed", "it gives up without a failure");
+      claim("X3", !isAsked(asked, "commit") || event?.type === "copy.completed", "it commits an incomplete copy");
+      const isConfirmed =
+        event?.type === "commit.confirmed" || (event?.type === "target.read" && event.found === "committed");
+      claim(
+        "X3",
+        isAsked(asked, "finish") === (isConfirmed && isIn(step, "moved")),
+        "the log moves without a valid copy",
+      );
+      return { isSaved, mayBeValid };
+    },
+    ends: true,
+  });
 });

@@ -34,7 +34,12 @@ test("every method of every service has a row that says who may call it", (t) =>
   t.deepEqual(open.toSorted(), ["GetRootCACertificate", "IssueNodeCertificate", "Login", "NodeCertificateStatus"]);
   const methodsOf = (access: Access): readonly string[] =>
     [...accessByPath].filter(([, found]) => found === access).map(([path]) => path.split(".").at(-1) ?? "");
-  t.deepEqual(methodsOf("manager").toSorted(), ["DataKeys/GetDataKeys", "RaftMembership/Join", "RaftMembership/Leave"]);
+  t.deepEqual(methodsOf("manager").toSorted(), [
+    "DataKeys/GetDataKeys",
+    "DataKeys/PrepareNats",
+    "RaftMembership/Join",
+    "RaftMembership/Leave",
+  ]);
   const ofWorkers = new Set(methodsOf("worker-or-manager").map((path) => path.split("/")[0] ?? ""));
   t.deepEqual([...ofWorkers].toSorted(), [
     "Dispatcher",
