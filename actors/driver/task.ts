@@ -98,7 +98,7 @@ export class DriverTaskActor {
     this.#handle = record?.handle ?? null;
     this.#address = record?.address ?? "";
     const before: DriverTaskInput["before"] = record === null ? "new" : record.handle === null ? "doubtful" : "started";
-    this.#actor = inOwnTrace(options.traceparent ?? "", "", () =>
+    this.#actor = inOwnTrace(options.traceparent ?? "", "agent-task", () =>
       ports.host.start(driverTaskMachine, `driver-task/${config.id}`, { taskId: config.id, before }, this.#owner()),
     );
   }

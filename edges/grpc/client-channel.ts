@@ -10,6 +10,7 @@ import { connect as connectHttp2, type ClientHttp2Session } from "node:http2";
 import { connect, type Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import type { MethodDescriptor, WireCodec, WireMethod } from "../../proto/codec.ts";
+import { outsideCalls } from "../../runtime/observation/cause.ts";
 import {
   RpcError,
   Status,
@@ -48,7 +49,13 @@ export function connectUnix(path: string, process?: CallingProcess): Promise<Rpc
     authority: "localhost",
     caller: process === undefined ? "" : callerText(process),
   };
-  return openChannel(connect({ path }), "connect", path, requests, unixTimeoutMs);
+  return openChannel(
+    outsideCalls(() => connect({ path })),
+    "connect",
+    path,
+    requests,
+    unixTimeoutMs,
+  );
 }
 
 /** A channel over a connection that is open already, such as one within the process. */

@@ -1,12 +1,17 @@
 /** Connections over TLS, to managers (from agents and other managers) and to plugins. */
-import { connect as connectNet } from "node:net";
-import { checkServerIdentity, connect as connectTlsSocket } from "node:tls";
+import * as net from "node:net";
+import * as tls from "node:tls";
+import { outsideCalls } from "../../runtime/observation/cause.ts";
 import type { DuplexChannel, RpcChannel } from "../../runtime/ports/rpc.ts";
 import { openChannel } from "./client-channel.ts";
 import { isTrustedAfterAll } from "./cross-signed.ts";
 import { keyExchangeGroups } from "./tls-options.ts";
 
 export { connectUnix } from "./client-channel.ts";
+
+/** A connection outlives the call that first needs it. */
+const connectNet = (options: PluginEndpoint): net.Socket => outsideCalls(() => net.connect(options));
+const connectTlsSocket = (options: tls.ConnectionOptions): tls.TLSSocket => outsideCalls(() => tls.connect(options));
 
 interface ConnectTlsOptions {
   readonly host: string;
@@ -32,7 +37,7 @@ export function connectTls(options: ConnectTlsOptions): Promise<RpcChannel> {
     servername: serverName,
     // The certificate is checked below, before anything is sent.
     rejectUnauthorized: false,
-    checkServerIdentity: (name, certificate) => (nameError = checkServerIdentity(name, certificate)),
+    checkServerIdentity: (name, certificate) => (nameError = tls.checkServerIdentity(name, certificate)),
     ...(rootPem === undefined ? {} : { ca: rootPem }),
     ...(options.certificatePem === undefined ? {} : { cert: options.certificatePem }),
     ...(options.keyPem === undefined ? {} : { key: options.keyPem }),
@@ -70,16 +75,16 @@ interface ConnectPluginOptions {
 /** Connects to a process on this machine. Rejects with RpcError UNAVAILABLE. */
 export function connectPlugin(endpoint: PluginEndpoint, options: ConnectPluginOptions): Promise<DuplexChannel> {
   const target = "path" in endpoint ? endpoint.path : `${endpoint.host}:${endpoint.port}`;
-  const { tls, timeoutMs, messageBytesMax } = options;
-  const requests = { scheme: tls === undefined ? "http" : "https", authority: "localhost", caller: "" };
-  if (tls === undefined)
+  const { tls: secured, timeoutMs, messageBytesMax } = options;
+  const requests = { scheme: secured === undefined ? "http" : "https", authority: "localhost", caller: "" };
+  if (secured === undefined)
     return openChannel(connectNet(endpoint), "connect", target, requests, timeoutMs, undefined, messageBytesMax);
   const socket = connectTlsSocket({
     ...endpoint,
     servername: "localhost",
-    ca: tls.peerCertificatePem,
-    cert: tls.certificatePem,
-    key: tls.keyPem,
+    ca: secured.peerCertificatePem,
+    cert: secured.certificatePem,
+    key: secured.keyPem,
     ALPNProtocols: ["h2"],
     minVersion: "TLSv1.2",
   });

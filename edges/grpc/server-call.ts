@@ -10,7 +10,7 @@
  */
 import { InvariantError } from "../../lib/assert.ts";
 import type { Logger } from "../../runtime/ports/index.ts";
-import { inCall } from "../../runtime/observation/cause.ts";
+import { inCall, type OpenCall } from "../../runtime/observation/cause.ts";
 import { RpcError, Status, type CallContext, type CallSignal, type Peer, type Sink } from "../../runtime/ports/rpc.ts";
 import { CallerSignal } from "./caller-signal.ts";
 import { FrameReader, type FrameReceiver } from "./framing.ts";
@@ -77,7 +77,7 @@ interface CallOptions {
   readonly onServed?: () => void;
 }
 
-export class ServerCall implements CallContext, Sink<unknown>, FrameReceiver, StreamReceiver, FlowControl {
+export class ServerCall implements CallContext, Sink<unknown>, FrameReceiver, StreamReceiver, FlowControl, OpenCall {
   readonly peer: Peer;
   readonly traceparent: string;
   readonly #stream: Http2Stream;
@@ -131,6 +131,11 @@ export class ServerCall implements CallContext, Sink<unknown>, FrameReceiver, St
     return this.#method.path;
   }
 
+  /** Until its status is decided. */
+  get isOpen(): boolean {
+    return this.#status === null;
+  }
+
   /** Created on first use: most calls end before anybody asks. */
   get signal(): CallSignal {
     if (this.#signal === null) {
@@ -157,10 +162,10 @@ export class ServerCall implements CallContext, Sink<unknown>, FrameReceiver, St
     if (handler.kind === "client-stream") {
       this.#requests = new RequestStream<unknown>(this);
       const requests = this.#requests;
-      this.#settle(inCall(this.method, () => handler.run(requests, this)));
+      this.#settle(inCall(this.method, this, () => handler.run(requests, this)));
     } else if (handler.kind === "duplex-stream") {
-      this.#requests = new RequestStream<unknown>(this);
-      handler.run(this.#requests, this, this).then(
+      const requests = (this.#requests = new RequestStream<unknown>(this));
+      inCall(this.method, this, () => handler.run(requests, this, this)).then(
         () => this.end(),
         (error: unknown) => this.#fail(error),
       );
@@ -277,11 +282,11 @@ export class ServerCall implements CallContext, Sink<unknown>, FrameReceiver, St
     this.#changesCaller = this.#method.changesCaller?.(request, this.peer) ?? false;
     try {
       if (handler.kind === "unary") {
-        const response = inCall(this.method, () => handler.run(request, this));
+        const response = inCall(this.method, this, () => handler.run(request, this));
         if (response instanceof Promise) this.#settle(response);
         else this.#finishWithResponse(response);
       } else if (handler.kind === "server-stream") {
-        inCall(this.method, () => handler.run(request, this, this));
+        inCall(this.method, this, () => handler.run(request, this, this));
         this.#sendHeaders();
       }
     } catch (error) {

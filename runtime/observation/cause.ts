@@ -1,10 +1,13 @@
 /**
  * The cause of the work under way in this turn of the event loop, for those who watch actors: the request's trace, or the traces
- * that a batch serves together, and the call with which it began. It ends with the call: work that continues later sets it again.
- * It decides nothing, and spans do not use it.
+ * that a batch serves together, and the call with which it began. A call's handler that waits has the call's cause again when it
+ * continues (ADR 57); other work that continues later sets its cause again. It decides nothing, and spans do not use it.
  *
- * CA1: while nobody watches, no cause is searched for or collected; `inTrace` and `inOwnTrace` set one variable.
+ * CA1: while nobody watches, no cause is searched for, collected or kept; `inTrace` and `inOwnTrace` set one variable.
+ * CA2: after a wait, a call's cause holds for what its handler does itself while the call is open: not for work that has another
+ *      cause, such as a batch's, nor for timers (`Clock`), later turns (`soon`) and connections that were begun in the call.
  */
+import { AsyncLocalStorage } from "node:async_hooks";
 import type { Subscription } from "../ports/index.ts";
 
 /** Traces to which one step is linked; further ones are counted. As many as requests share a record of the log in a busy cluster. */
@@ -28,7 +31,27 @@ export const noCause: Cause = { traceparent: "", linked: [], linkedMore: 0, call
 let current = noCause;
 let watchers = 0;
 
-export const currentCause = (): Cause => current;
+/** A call that is being handled. */
+export interface OpenCall {
+  /** False once it was answered or given up. */
+  readonly isOpen: boolean;
+}
+
+interface Handling {
+  readonly cause: Cause;
+  readonly call: OpenCall;
+}
+
+/** CA2 */
+const handlings = new AsyncLocalStorage<Handling>();
+
+function openHandling(): Handling | undefined {
+  const handling = handlings.getStore();
+  return handling?.call.isOpen === true ? handling : undefined;
+}
+
+export const currentCause = (): Cause =>
+  current !== noCause || watchers === 0 ? current : (openHandling()?.cause ?? noCause);
 
 /** False: nobody reads causes, so they need not be found. */
 export const isWatched = (): boolean => watchers > 0;
@@ -47,10 +70,25 @@ export function setCause(cause: Cause): Cause {
 }
 
 export function inCause<Result>(cause: Cause, act: () => Result): Result {
-  if (cause === current) return act();
+  if (cause === current) return cause === noCause ? outsideCalls(act) : act();
   const before = setCause(cause);
   try {
-    return act();
+    return outsideCalls(act);
+  } finally {
+    current = before;
+  }
+}
+
+/** Calls `act` so that the timers and connections that it begins belong to no call, even if a call's handler needs them first. */
+export function outsideCalls<Result>(act: () => Result): Result {
+  return watchers > 0 && handlings.getStore() !== undefined ? handlings.exit(act) : act();
+}
+
+/** As the work of `call`, also after its waits. */
+function inHandling<Result>(cause: Cause, call: OpenCall, act: () => Result): Result {
+  const before = setCause(cause);
+  try {
+    return handlings.run({ cause, call }, act);
   } finally {
     current = before;
   }
@@ -58,8 +96,12 @@ export function inCause<Result>(cause: Cause, act: () => Result): Result {
 
 /** Calls `act` with `traceparent` as the current trace context; with the present cause if it is empty. */
 export function inTrace<Result>(traceparent: string, act: () => Result): Result {
-  if (traceparent === "" || traceparent === current.traceparent) return act();
-  return inCause({ ...noCause, traceparent, call: current.call }, act);
+  if (traceparent === "") return act();
+  const present = currentCause();
+  if (traceparent === present.traceparent) return act();
+  const cause = { ...noCause, traceparent, call: present.call };
+  const handling = watchers > 0 ? openHandling() : undefined;
+  return handling === undefined ? inCause(cause, act) : inHandling(cause, handling.call, act);
 }
 
 /** Calls `act` as work of that trace alone, or of none if it is empty, also within a batch. `call`: who has answered. */
@@ -75,15 +117,15 @@ export function inMessage<Result>(subject: string, act: () => Result): Result {
 /** By gRPC path. */
 const calls = new Map<string, Cause>();
 
-/** Calls `act` as the work of a call; `path` as `/docker.swarmkit.v1.Control/CreateService`. */
-export function inCall<Result>(path: string, act: () => Result): Result {
+/** Calls `act` as the work of `call`; `path` as `/docker.swarmkit.v1.Control/CreateService`. CA2 */
+export function inCall<Result>(path: string, call: OpenCall, act: () => Result): Result {
   if (!isWatched()) return act();
   let cause = calls.get(path);
   if (cause === undefined) {
     cause = { ...noCause, call: path.slice(path.lastIndexOf(".") + 1).replace("/", ".") };
     calls.set(path, cause);
   }
-  return inCause(cause, act);
+  return inHandling(cause, call, act);
 }
 
 const traceOf = (traceparent: string): string => traceparent.split("-", 2)[1] ?? "";
@@ -99,7 +141,7 @@ export class Causes {
 
   /** Adds the present cause. */
   note(): void {
-    if (isWatched()) this.add(current);
+    if (isWatched()) this.add(currentCause());
   }
 
   add({ traceparent, linked, linkedMore, call, isLate }: Cause): void {

@@ -3,7 +3,7 @@
  * ended on this side.
  */
 import type { Codec } from "../../proto/codec.ts";
-import { inCall } from "../observation/cause.ts";
+import { inCall, type OpenCall } from "../observation/cause.ts";
 import { RpcError, Status, type CallContext, type Peer, type Sink } from "../ports/rpc.ts";
 import type { ConnectionEnd, Endpoint } from "./network.ts";
 
@@ -126,7 +126,7 @@ interface CallOptions {
   readonly onSend: () => void;
 }
 
-class ServedCall {
+class ServedCall implements OpenCall {
   readonly #end: ConnectionEnd;
   readonly #client: CallClient;
   readonly #options: CallOptions;
@@ -152,13 +152,17 @@ class ServedCall {
     return this.#abort.signal;
   }
 
+  get isOpen(): boolean {
+    return !this.#isOver;
+  }
+
   begin(served: Served, context: CallContext): void {
     this.#served = served;
     this.#context = context;
     if (!served.method.requestStream) return;
     this.#requests = new RequestQueue();
     const handler = served.handler as (requests: AsyncIterable<unknown>, call: CallContext) => Promise<unknown>;
-    void this.#answer(() => inCall(this.path, () => handler(this.#requests as RequestQueue, context)));
+    void this.#answer(() => inCall(this.path, this, () => handler(this.#requests as RequestQueue, context)));
   }
 
   receive(bytes: Uint8Array): void {
@@ -180,7 +184,7 @@ class ServedCall {
         bufferedBytes: () => this.#buffered,
       };
       try {
-        inCall(this.path, () =>
+        inCall(this.path, this, () =>
           (handler as (request: unknown, sink: Sink<unknown>, call: CallContext) => void)(request, sink, context),
         );
       } catch (error) {
@@ -188,7 +192,7 @@ class ServedCall {
       }
     } else {
       void this.#answer(() =>
-        inCall(this.path, () => (handler as (request: unknown, call: CallContext) => unknown)(request, context)),
+        inCall(this.path, this, () => (handler as (request: unknown, call: CallContext) => unknown)(request, context)),
       );
     }
   }

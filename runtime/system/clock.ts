@@ -1,5 +1,6 @@
 /** The machine's clock behind the `Clock` port. */
 import type { Clock, TimerHandle } from "../ports/index.ts";
+import { outsideCalls } from "../observation/cause.ts";
 import { soon } from "./turns.ts";
 
 /** Longest wait of a Node timer, in milliseconds (24.8 days); a longer one would fire after 1 ms. */
@@ -22,8 +23,9 @@ export class SystemClock implements Clock {
   }
 
   setTimeout(callback: () => void, ms: number): TimerHandle {
-    if (ms <= this.#timerMsMax) return setTimeout(callback, ms) as unknown as TimerHandle;
-    return new LongTimer(callback, ms, this.#timerMsMax) as unknown as TimerHandle;
+    return outsideCalls(() =>
+      ms <= this.#timerMsMax ? setTimeout(callback, ms) : new LongTimer(callback, ms, this.#timerMsMax),
+    ) as unknown as TimerHandle;
   }
 
   clearTimeout(timer: TimerHandle): void {

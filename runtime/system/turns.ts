@@ -7,6 +7,8 @@
  * L3: a piece that throws does not affect the others.
  */
 
+import { outsideCalls } from "../observation/cause.ts";
+
 /** Milliseconds for which work may run in one turn; the piece that reaches the limit is finished. */
 const workMsMax = 4;
 
@@ -32,7 +34,7 @@ export function afterPoll(send: () => void): void {
 function makeDue(): void {
   if (isDue) return;
   isDue = true;
-  setImmediate(turn);
+  outsideCalls(() => setImmediate(turn));
 }
 
 function turn(): void {

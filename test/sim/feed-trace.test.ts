@@ -132,6 +132,12 @@ test("the sequence of one of 21 concurrent commands leads to the start of its ow
       "each event comes from an actor or a call",
     );
   }
+  // A node is registered after a wait for the log.
+  const registered = steps.filter(({ step }) => step.event === "registration.committed");
+  t.deepEqual(
+    registered.map(({ step }) => step.call),
+    ["Dispatcher.Session", "Dispatcher.Session"],
+  );
   // Updates of all at once, each in a trace of its own.
   const channel = world.dial();
   const { GetService, UpdateService } = ControlService.methods;

@@ -23,6 +23,7 @@ import {
   UpdateVolumeStatusResponse,
 } from "../../proto/gen/messages.ts";
 import { createKeyAndCsr, createRoot, issue, issueUserCertificate, type NodeRoleName } from "../../lib/pki/index.ts";
+import { currentCause } from "../../runtime/observation/cause.ts";
 import type { Telemetry } from "../../runtime/ports/index.ts";
 import {
   RpcError,
@@ -118,6 +119,8 @@ function servants() {
   const sinks: Sink<unknown>[] = [];
   const aborted: string[] = [];
   const seen: string[] = [];
+  /** The causes that handlers find when they continue after a wait. */
+  const causes: string[] = [];
   const release: (() => void)[] = [];
   function remember(call: CallContext, name: string): void {
     calls.push(call);
@@ -133,6 +136,7 @@ function servants() {
           throw new Error("secret detail");
         case "wait":
           await new Promise<void>((resolve) => release.push(resolve));
+          causes.push(currentCause().call);
       }
       return HeartbeatResponse.create();
     },
@@ -171,12 +175,14 @@ function servants() {
       for await (const message of messages) {
         seen.push(message.subscriptionId);
         if (message.subscriptionId === "stop") break;
-        if (message.subscriptionId === "wait") await new Promise<void>((resolve) => release.push(resolve));
+        if (message.subscriptionId !== "wait") continue;
+        await new Promise<void>((resolve) => release.push(resolve));
+        causes.push(currentCause().call);
       }
       return PublishLogsResponse.create();
     },
   };
-  return { calls, sinks, aborted, seen, release, dispatcher, ca, logBroker };
+  return { calls, causes, sinks, aborted, seen, release, dispatcher, ca, logBroker };
 }
 
 interface WorldOptions {

@@ -4,11 +4,18 @@ import { connect as connectHttp2 } from "node:http2";
 import { connect as connectTlsSocket } from "node:tls";
 import test, { type ExecutionContext } from "ava";
 import { frame } from "../../edges/grpc/framing.ts";
-import { HeartbeatRequest, HeartbeatResponse, UpdateTaskStatusRequest } from "../../proto/gen/messages.ts";
+import {
+  HeartbeatRequest,
+  HeartbeatResponse,
+  PublishLogsMessage,
+  UpdateTaskStatusRequest,
+} from "../../proto/gen/messages.ts";
+import { watchCauses } from "../../runtime/observation/cause.ts";
 import { Status } from "../../runtime/ports/rpc.ts";
 import {
   Heartbeat,
   GetRootCACertificate,
+  PublishLogs,
   UpdateTaskStatus,
   organization,
   identityOf,
@@ -33,6 +40,32 @@ test("a handler sees who calls, from where and in which trace", async (t) => {
   });
   t.true(certifiedFromMs !== null && certifiedFromMs > 0 && certifiedFromMs <= Date.now());
   t.is(handlers.calls[0]?.traceparent, traceparent);
+});
+
+test("while somebody watches, a handler that waits continues as the work of its call until the call is over", async (t) => {
+  const watching = watchCauses();
+  t.teardown(() => watching.unsubscribe());
+  const { worker, handlers } = await world(t);
+  const channel = await worker();
+  const waiting = HeartbeatRequest.create({ sessionId: "wait" });
+  const released = async (count: number): Promise<void> => {
+    await until(() => handlers.release.length === count);
+    handlers.release[count - 1]?.();
+    await until(() => handlers.causes.length === count);
+  };
+  const answered = channel.unary(Heartbeat, waiting);
+  await released(1);
+  await answered;
+  const logs = channel.clientStream(PublishLogs);
+  logs.write(PublishLogsMessage.create({ subscriptionId: "wait" }));
+  await released(2);
+  await logs.finish();
+  const late = channel.unary(Heartbeat, waiting, { timeoutMs: 50 });
+  await until(() => handlers.release.length === 3);
+  await t.throwsAsync(late);
+  await until(() => handlers.aborted.includes("heartbeat"));
+  await released(3);
+  t.deepEqual(handlers.causes, ["Dispatcher.Heartbeat", "LogBroker.PublishLogs", ""]);
 });
 
 test("a handler's error arrives unchanged", async (t) => {

@@ -1,6 +1,9 @@
+import { createServer } from "node:net";
+import { join } from "node:path";
 import test from "ava";
 import { assign, raise } from "xstate";
 import { allCharts } from "../../cli/charts.ts";
+import { connectUnix } from "../../edges/grpc/client.ts";
 import { chart, effect } from "../../machines/chart.ts";
 import { Host } from "../../runtime/host.ts";
 import type { ObservedStep } from "../../runtime/observation/step.ts";
@@ -9,6 +12,8 @@ import { SimClock } from "../../runtime/sim/clock.ts";
 import { SimRandom } from "../../runtime/sim/random.ts";
 import { createSimTelemetry } from "../../runtime/sim/telemetry.ts";
 import { SimTrace } from "../../runtime/sim/trace.ts";
+import { SystemClock } from "../../runtime/system/clock.ts";
+import { tempDir } from "../fixtures/muster.ts";
 import {
   Causes,
   currentCause,
@@ -18,6 +23,8 @@ import {
   inTrace,
   linkedTracesMax,
   noCause,
+  watchCauses,
+  type Cause,
 } from "../../runtime/observation/cause.ts";
 import { chartDefinitions } from "../../cli/chart-definitions.ts";
 import type { StateDefinition } from "../../proto/feed/chart-definition.ts";
@@ -262,7 +269,7 @@ test("a batch is linked to each of its traces up to a limit, counts the rest, an
   steps.length = 0;
   const causes = new Causes();
   const noted = (digits: string) =>
-    inCall("/docker.swarmkit.v1.Control/CreateService", () =>
+    inCall("/docker.swarmkit.v1.Control/CreateService", { isOpen: true }, () =>
       inTrace(`00-${digits.padStart(32, "0")}-${"b".repeat(16)}-01`, () => causes.note()),
     );
   noted("1");
@@ -290,6 +297,95 @@ test("a batch is linked to each of its traces up to a limit, counts the rest, an
       ["driver", true, 0, 0],
     ],
   );
+});
+
+test("CA2: after a wait, an event has the call and the trace of its handler while the call is open", async (t) => {
+  const { host, steps } = newWorld();
+  host.observe((step) => steps.push(step));
+  const door = host.start(doorMachine, "door/1", { uses: 0 }, { effects: silent });
+  steps.length = 0;
+  const call = { isOpen: true };
+  const other = Promise.withResolvers<void>();
+  const handler = async (): Promise<void> => {
+    await Promise.resolve();
+    door.send({ type: "opened" });
+    inTrace(traceOf("b"), () => door.send({ type: "closed" }));
+    await other.promise;
+    door.send({ type: "opened" });
+    call.isOpen = false;
+    door.send({ type: "closed" });
+  };
+  const handled = inCall("/docker.swarmkit.v1.Control/CreateService", call, () => inTrace(traceOf("a"), handler));
+  t.is(currentCause(), noCause, "the caller of a handler has no cause of it");
+  await Promise.resolve();
+  await inCall("/docker.swarmkit.v1.Dispatcher/Session", { isOpen: true }, async () => {
+    door.send({ type: "opened" });
+    // It wakes the other handler, whose events are its own.
+    other.resolve();
+    await handled;
+    door.send({ type: "closed" });
+  });
+  t.deepEqual(
+    steps.map(({ cause, event }) => [event.type, cause.call, cause.traceparent]),
+    [
+      ["opened", "Control.CreateService", traceOf("a")],
+      ["closed", "Control.CreateService", traceOf("b")],
+      ["opened", "Dispatcher.Session", ""],
+      ["opened", "Control.CreateService", traceOf("a")],
+      ["closed", "", ""],
+      ["closed", "Dispatcher.Session", ""],
+    ],
+  );
+});
+
+test("CA2: timers, later turns, connections and work with another cause do not belong to the call that began them", async (t) => {
+  const watching = watchCauses();
+  t.teardown(() => watching.unsubscribe());
+  const clock = new SystemClock();
+  const seen = new Map<string, Cause>();
+  const note = (what: string): void => void seen.set(what, currentCause());
+  const path = join(tempDir(t, "cause"), "socket");
+  const server = createServer((socket) => socket.end("not HTTP/2"));
+  await new Promise<void>((resolve) => server.listen(path, resolve));
+  t.teardown(() => server.close());
+  const batch = { ...noCause, linked: [traceOf("a"), traceOf("b")] };
+  await inCall("/docker.swarmkit.v1.Control/CreateService", { isOpen: true }, async () => {
+    await Promise.resolve();
+    await Promise.all([
+      new Promise<void>((resolve) => clock.setTimeout(() => resolve(note("timer")), 1)),
+      new Promise<void>((resolve) => clock.soon(() => resolve(note("soon")))),
+      connectUnix(path).then(
+        (channel) =>
+          new Promise<void>((resolve) => {
+            channel.onClosed(() => resolve(note("connection")));
+          }),
+      ),
+      inCause(batch, async () => {
+        note("batch");
+        await Promise.resolve();
+        note("after the batch");
+      }),
+      inCause(noCause, async () => {
+        await Promise.resolve();
+        note("after work without a cause");
+      }),
+    ]);
+    note("handler");
+  });
+  t.is(seen.get("batch"), batch);
+  t.is(seen.get("handler")?.call, "Control.CreateService");
+  for (const what of ["timer", "soon", "connection", "after the batch", "after work without a cause"])
+    t.is(seen.get(what), noCause, what);
+});
+
+test.serial("CA1: while nobody watches, a call keeps nothing for after its waits", async (t) => {
+  const begun = inCall("/docker.swarmkit.v1.Control/CreateService", { isOpen: true }, async () => {
+    await Promise.resolve();
+    return currentCause();
+  });
+  const watching = watchCauses();
+  t.teardown(() => watching.unsubscribe());
+  t.is(await begun, noCause);
 });
 
 test("a step in which an actor throws is its last, with status error", (t) => {
