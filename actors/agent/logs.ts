@@ -5,12 +5,17 @@
  * AL1: no more is read than the manager has space to accept: a stream holds `sendBytesMax` and one more message.
  * AL2: a follower's subscription that returns after a lost session resumes where it was, within `resumeMs`.
  * AL3: a task is read once per subscription, also when it is assigned meanwhile.
+ * AL4: a stream ends as complete only if all output was sent. Otherwise it is reset, which SwarmKit's managers, too, report to the
+ *      reader as missing output.
  */
 import type { Span } from "@opentelemetry/api";
+import { unreadable } from "../../machines/logs/nodes.ts";
+import { noticeAttribute } from "../../machines/logs/publish.ts";
 import { isSelected } from "../../machines/logs/selection.ts";
 import { subscriptionOfNode } from "../../machines/logs/subscription-id.ts";
 import { timeMs, timestampOf } from "../../proto/time.ts";
 import {
+  LogAttr,
   LogBrokerService,
   LogContext,
   LogMessage,
@@ -34,7 +39,10 @@ const roomLookMs = 5;
  * How long a follower's position is kept after its session was lost, in milliseconds: longer than rebuilding a session takes.
  */
 const resumeMs = 60_000;
-/** How long remaining output is still sent after the manager's close, in milliseconds. */
+/**
+ * How long remaining output is still sent after the manager's close, in milliseconds; then the stream is reset (AL4). Shorter than
+ * managers wait (`closingTicksMax`).
+ */
 const closingMs = 3_000;
 
 /** The output of one task. */
@@ -59,6 +67,8 @@ interface Live {
   /** Number of active readers. */
   reading: number;
   follow: boolean;
+  /** Whether some output cannot be sent. AL4 */
+  isCut: boolean;
   isClosing: boolean;
   isOver: boolean;
 }
@@ -105,6 +115,7 @@ export class AgentLogs {
       places: this.#placesOf(id),
       reading: 0,
       follow: options.follow,
+      isCut: false,
       isClosing: false,
       isOver: false,
     };
@@ -163,7 +174,7 @@ export class AgentLogs {
     live.reading += 1;
     const context = LogContext.create({ taskId, serviceId, nodeId });
     this.#publish(live, reader, context)
-      .catch((error: unknown) => this.#ports.telemetry.log.warn({ error, task: taskId }, "cannot read a task's output"))
+      .catch((error: unknown) => this.#missing(live, context, error))
       .finally(() => {
         reader.close();
         live.reading -= 1;
@@ -182,6 +193,21 @@ export class AgentLogs {
         await new Promise<void>((resolve) => clock.setTimeout(resolve, roomLookMs));
       if (live.isOver) return;
     }
+  }
+
+  /** A follower's stream goes on, for its other tasks. AL4 */
+  #missing(live: Live, context: LogContext, error: unknown): void {
+    const { nodeId, taskId } = context;
+    this.#ports.telemetry.log.warn({ error, task: taskId }, "cannot read a task's output");
+    live.isCut = true;
+    if (!live.follow || live.isOver) return;
+    const notice = LogMessage.create({
+      context: LogContext.create({ nodeId }),
+      stream: LogStream.LOG_STREAM_UNKNOWN,
+      data: new TextEncoder().encode(`${unreadable(nodeId, taskId)}\n`),
+      attrs: [LogAttr.create({ key: noticeAttribute, value: "missing" })],
+    });
+    live.stream.write(PublishLogsMessage.create({ subscriptionId: live.named, messages: [notice] }));
   }
 
   #close(live: Live): void {
@@ -203,12 +229,27 @@ export class AgentLogs {
     this.#live.delete(live.id);
     for (const reader of live.readers.values()) reader?.close();
     this.#endSpan(live);
-    live.stream.write(PublishLogsMessage.create({ subscriptionId: live.named, close: true }));
-    live.stream
+    const { isCut, named, reading, stream } = live;
+    if (isCut || reading > 0) {
+      // A reset drops unsent output, which other tasks may have.
+      void this.#reset(stream, reading > 0 ? 0 : closingMs);
+      return;
+    }
+    stream.write(PublishLogsMessage.create({ subscriptionId: named, close: true }));
+    stream
       .finish()
       .catch((error: unknown) =>
         this.#ports.telemetry.log.debug({ error, subscription: live.id }, "cannot send the end of a log subscription"),
       );
+  }
+
+  /** AL4 */
+  async #reset(stream: Live["stream"], waitMs: number): Promise<void> {
+    const { clock } = this.#ports;
+    const until = clock.monotonic() + waitMs;
+    while (stream.bufferedBytes() > 0 && clock.monotonic() < until)
+      await new Promise<void>((resolve) => clock.setTimeout(resolve, roomLookMs));
+    stream.cancel();
   }
 
   #endSpan({ readers, span }: Live): void {

@@ -9,7 +9,7 @@
  *      heartbeats; the one stalled longest is closed.
  */
 import type { Span } from "@opentelemetry/api";
-import { disconnected } from "../../machines/logs/nodes.ts";
+import { disconnected, rejected, unfinished } from "../../machines/logs/nodes.ts";
 import type { LogEnd } from "../../machines/logs/subscription.machine.ts";
 import { checkPublish } from "../../machines/logs/publish.ts";
 import { selectorProblem } from "../../machines/logs/selection.ts";
@@ -210,19 +210,20 @@ class Broker implements LogBroker {
         const verdict = checkPublish(message, { nodeId, subscriptionId: named }, (text) =>
           this.#isAsked(nodeId, subscriptionOfNode(text).id),
         );
-        if (verdict.kind !== "accepted") throw new RpcError(statusOf[verdict.kind], verdict.message);
-        if (outlet === null) {
+        // Also for a stream that is rejected at once: its subscription waits for it.
+        if (outlet === null && (verdict.kind === "accepted" || verdict.kind === "foreign")) {
           named = message.subscriptionId;
           subscriptionId = subscriptionOfNode(named).id;
           outlet = this.#openOutlet(nodeId, subscriptionId);
           span = continueSpan(this.#env, spans.logsPublish, this.#holder.traceparentOf(subscriptionId));
         }
+        if (verdict.kind !== "accepted") throw new RpcError(statusOf[verdict.kind], verdict.message);
         bytes += message.lines.length;
         if (message.close) {
           isClosed = true;
           break;
         }
-        const room = outlet.push(message.lines);
+        const room = outlet?.push(message.lines) ?? null;
         if (room !== null) await room;
       }
     } catch (error) {
@@ -234,14 +235,19 @@ class Broker implements LogBroker {
         endSpan(this.#env, span, failure);
       }
       if (outlet !== null && subscriptionId !== null) {
-        // A stream that ends is complete, as in SwarmKit; one that breaks is not.
-        const isWhole = isClosed || !call.signal.aborted;
-        await outlet.end(isWhole ? "" : disconnected(nodeId));
+        await outlet.end(isClosed ? "" : this.#shortfall(nodeId, subscriptionId, call, failure));
         this.#closeOutlet(nodeId, outlet);
         this.#holder.over(nodeId, subscriptionId, outlet.attempt);
       }
     }
     return PublishLogsResponse.create();
+  }
+
+  /** Why the output of a stream that ended without a close is incomplete; empty if it is complete, as in SwarmKit. */
+  #shortfall(nodeId: string, subscriptionId: string, { signal }: CallContext, failure: unknown): string {
+    // The streams of a connection end together, and the node's listening is one of them.
+    if (signal.aborted) return this.#isAsked(nodeId, subscriptionId) ? unfinished(nodeId) : disconnected(nodeId);
+    return failure instanceof RpcError ? rejected(nodeId, failure.message) : "";
   }
 
   #isAsked(nodeId: string, subscriptionId: string): boolean {

@@ -12,6 +12,7 @@ import {
   type LogSubscriptionEvent,
 } from "../../machines/logs/subscription.machine.ts";
 import type { HeldNode, LogNodes } from "../../machines/logs/nodes.ts";
+import { noticeAttribute } from "../../machines/logs/publish.ts";
 import { isSelected, selectLogs } from "../../machines/logs/selection.ts";
 import {
   LogAttr,
@@ -46,9 +47,6 @@ const selectionMs = 100;
 const streamsMax = 10_000;
 /** Number of outputs whose last time is remembered, before those of removed tasks are dropped. */
 const lastTimesMax = 4_096;
-
-/** Marks messages of Muster itself, as opposed to a task's output. */
-export const noticeAttribute = "muster.notice";
 
 /** Time of the last line of one output, according to its lines. */
 interface LastTime {

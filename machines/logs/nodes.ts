@@ -42,7 +42,9 @@ const asked: LogNode = { phase: "asked", attempt: 1, silentTicks: 0, holder: "",
 
 const unavailable = (id: string): string => `node ${id} is not available`;
 export const disconnected = (id: string): string => `node ${id} disconnected unexpectedly`;
-const unfinished = (id: string): string => `node ${id} has not sent all its output`;
+export const unfinished = (id: string): string => `node ${id} has not sent all its output`;
+export const unreadable = (id: string, taskId: string): string => `node ${id} cannot read the output of task ${taskId}`;
+export const rejected = (id: string, why: string): string => `node ${id} sent output that was rejected: ${why}`;
 
 /** New nodes are asked; known ones keep their state. */
 export function selectNodes(before: LogNodes, selected: readonly SelectedNode[], follow: boolean): LogStep {

@@ -2,6 +2,9 @@
 import { LogMessage, SubscribeLogsMessage } from "../../proto/gen/messages.ts";
 import { LineCursor, type LogLines, type PublishedLines } from "../../proto/log-lines.ts";
 
+/** Marks messages of Muster itself, as opposed to a task's output. */
+export const noticeAttribute = "muster.notice";
+
 type PublishVerdict =
   | { readonly kind: "accepted" }
   | { readonly kind: "invalid"; readonly message: string }

@@ -8,6 +8,7 @@
  * LS1: a subscription without `follow` ends once every selected node has sent all its output, or is known to be unable to.
  * LS2: missing output is reported at the end; to a follower, at once.
  * LS3: a follower that does not read is disconnected, so that it does not block the nodes' connections forever.
+ * LS4: a lost node is asked again with the next announcement, not at once: one whose stream breaks each time costs no more.
  */
 import { assign } from "xstate";
 import { chart, effect } from "../chart.ts";
@@ -176,7 +177,7 @@ export const logSubscriptionMachine = chart({
       after: { announceInterval: { target: "gathering", reenter: true, actions: "age" } },
     },
     following: {
-      description: "Forwarding new output; new tasks of the selection join. LS2, LS3",
+      description: "Forwarding new output; new tasks of the selection join. LS2, LS3, LS4",
       meta: {
         waitingFor: "new output",
         wokenBy: {
@@ -192,9 +193,10 @@ export const logSubscriptionMachine = chart({
       on: {
         "nodes.held": { actions: { type: "hold", params: ({ event }) => event } },
         "node.ended": {
-          target: "following",
-          reenter: true,
-          actions: { type: "end", params: ({ event }) => event },
+          actions: [
+            { type: "end", params: ({ event }) => event },
+            { type: "tellMissing", params: ({ context }) => ({ reasons: context.news }) },
+          ],
         },
         "selection.changed": [
           {

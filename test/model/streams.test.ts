@@ -244,6 +244,8 @@ test("a log subscription ends when each node has sent its output or cannot, and 
         end?.kind !== "incomplete" || names.every((each) => end.warning.includes(each)),
         "a reason is missing",
       );
+      const asks = paramsOf<unknown>(asked, "announce").length > 0;
+      claim("LS4", type !== "node.ended" || isIn(step, "ended") || !asks, "a lost node is asked again at once");
       claim("LS3", type !== "follower.stalled" || end?.kind === "stalled", "a follower that does not read stays");
       return {
         waiting: [...waiting].toSorted(),

@@ -1,7 +1,8 @@
 // Subscriptions to task output across managers: which nodes are asked, how output travels, and the effect of a slow follower.
 import test, { type ExecutionContext } from "ava";
 import { createLogBroker, stalledStreamsMax, type LogBroker } from "../../actors/logs/broker.ts";
-import { followerBytesMax, followerStalledMsMax, noticeAttribute } from "../../actors/logs/home.ts";
+import { followerBytesMax, followerStalledMsMax } from "../../actors/logs/home.ts";
+import { noticeAttribute } from "../../machines/logs/publish.ts";
 import {
   ListenSubscriptionsRequest,
   LogContext,
@@ -249,6 +250,40 @@ test("a node that leaves with unsent output is named at the end; a follower lear
   t.deepEqual(follower.text(), ["node n2 disconnected unexpectedly"]);
   t.is(follower.sink.messages[0]?.messages[0]?.attrs[0]?.key, noticeAttribute);
   t.is(follower.sink.ended, undefined);
+});
+
+test("LS4: a node whose stream breaks each time is asked again once a second, and the follower learns of each time", async (t) => {
+  const { brokers, pass } = cluster(t);
+  node(brokers[0], "n1");
+  const n2 = node(brokers[1], "n2");
+  const reader = subscribe(brokers[0], { follow: true });
+  await pass(100);
+  for (let asked = 1; asked <= 3; asked += 1) {
+    const starts = n2.asked.messages.filter(({ close }) => !close);
+    t.is(starts.length, asked);
+    n2.publish(idOf(n2)).line("forged", 1, "n1");
+    await pass(700);
+    t.is(n2.asked.messages.filter(({ close }) => !close).length, asked, "not before the next announcement");
+    await pass(300);
+  }
+  t.deepEqual(reader.text(), Array(3).fill("node n2 sent output that was rejected: log message for a different node"));
+});
+
+test("LS2: output that was rejected is missing at the end", async (t) => {
+  const { brokers, pass } = cluster(t);
+  const [n1, n2] = [node(brokers[0], "n1"), node(brokers[1], "n2")];
+  const reader = subscribe(brokers[0]);
+  await pass(100);
+  n1.publish(idOf(n1)).close();
+  const stream = n2.publish(idOf(n2));
+  stream.line("b1");
+  stream.line("forged", 1, "n1");
+  await pass(300);
+  t.deepEqual(reader.text(), ["b1"]);
+  t.is(
+    reader.sink.ended?.message,
+    "warning: incomplete log stream. some logs could not be retrieved for the following reasons: node n2 sent output that was rejected: log message for a different node",
+  );
 });
 
 test("LH2: a node that comes back is asked for new output, and repeated lines are not passed on", async (t) => {
