@@ -27,6 +27,8 @@ import type { Log } from "../runtime/ports/index.ts";
 import { explainTroubles } from "../machines/explain/troubles.ts";
 import { RpcError, Status, type ServiceHandlers } from "../runtime/ports/rpc.ts";
 import { transact } from "./control/write.ts";
+import { timestampOf } from "../proto/time.ts";
+import { compareClocks, type AskClock } from "./manager/compare-clocks.ts";
 import type { Environment } from "./environment.ts";
 import { explainSubject } from "./explain-subject.ts";
 import { demandPast } from "./history/moment.ts";
@@ -53,6 +55,7 @@ export interface OperatorSources {
   troubles(): readonly Trouble[];
   /** Whether a no-op recently went through log and replica, and how many milliseconds ago (-1: never). */
   health(): { readonly healthy: boolean; readonly progressAgeMs: number };
+  readonly askClock: AskClock;
   /** Number of node sessions that this manager holds. */
   sessions(): number;
 }
@@ -120,6 +123,8 @@ export function createOperator(
 
       ListExtensions: () => ListExtensionsResponse.create({ extensions: [...store.all("extension")] }),
 
+      CompareClocks: () => compareClocks(env, sources.askClock),
+
       ControlRollout: (request, call) => controlRollout(env, request, call),
 
       async RotateCertificate({ nodeId }, call) {
@@ -159,6 +164,7 @@ export function createOperator(
           troubles: sources.troubles(),
           callerRole: peer.role ?? "admin",
           callerName: peer.user?.slice("user-".length) ?? "",
+          answeredAt: timestampOf(env.clock.now()),
           managers: [...store.all("manager")].map(({ addr, addresses, id }) =>
             ManagerPlace.create({ id, addr, addresses }),
           ),

@@ -17,11 +17,15 @@ import {
   NodeCertificateStatusRequest,
   NodeRole,
   NodeSpec_Availability,
+  OperatorService,
   RemoveNodeRequest,
+  StatusRequest,
 } from "../proto/gen/messages.ts";
 import type { FetchKeys } from "../actors/keys/data-keys.ts";
+import type { AskClock } from "../actors/manager/compare-clocks.ts";
 import type { AskPeer } from "../actors/manager/isolation.ts";
 import { createKeyAndCsr, describeCertificate, parseJoinToken, rootMatches } from "../lib/pki/index.ts";
+import { timeMs } from "../proto/time.ts";
 import type { Telemetry } from "../runtime/ports/index.ts";
 import { RpcError, Status, type RpcChannel } from "../runtime/ports/rpc.ts";
 import type { Vault } from "../runtime/store/vault.ts";
@@ -232,6 +236,18 @@ export function peerAsker(vault: Vault): AskPeer {
     } catch {
       return "unreachable";
     }
+  };
+}
+
+/** Asks other managers for their wall clocks over mutual TLS, with the vault's current certificate. */
+export function clockAsker(vault: Vault): AskClock {
+  return async (address) => {
+    const { nodeKey: keyPem, nodeCertificate: certificatePem, rootCertificate: rootPem } = vault.fields;
+    const { answeredAt } = await using(dialer.dial(address, "node", { rootPem, certificatePem, keyPem }), (channel) =>
+      channel.unary(OperatorService.methods.Status, StatusRequest.create(), healthLimit),
+    );
+    if (answeredAt === null) throw new Error("its version does not send its time");
+    return timeMs(answeredAt);
   };
 }
 

@@ -41,6 +41,7 @@ import type { JsonOptions } from "./json-api.ts";
 import { adoptIdentity, keyFileDisk, unusable } from "./key-file.ts";
 import { serveLocked } from "./locked.ts";
 import {
+  clockAsker,
   keyFetcher,
   prepareCaller,
   peerAsker,
@@ -324,6 +325,7 @@ async function startManagerLife(
       fetchKeys,
       ...(managersNats === null ? {} : { ownNats: managersNats.forOthers }),
       askPeer: peerAsker(vault),
+      askClock: clockAsker(vault),
       markDisk,
       acceptsLogLoss: options.acceptsLogLoss ?? false,
       seeds: options.join === null ? [] : [options.join.address],

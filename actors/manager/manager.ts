@@ -85,6 +85,7 @@ import { startOrchestration, type Orchestration } from "../orchestration/orchest
 import { followServiceTraces, traceOrchestration } from "../orchestration/tracing.ts";
 import { writingAs } from "../origin.ts";
 import { startSightings } from "./sightings.ts";
+import type { AskClock } from "./compare-clocks.ts";
 import { startClockWatch, type ClockWatch } from "./clock-watch.ts";
 import { startIsolation, type AskPeer } from "./isolation.ts";
 import { startProgress } from "./progress.ts";
@@ -107,6 +108,7 @@ interface ManagerParts extends Omit<Environment, "store" | "proposer" | "times">
   readonly vault: Vault;
   readonly fetchKeys: FetchKeys;
   readonly askPeer: AskPeer;
+  readonly askClock: AskClock;
   /** The managers' own NATS; absent with an external one. */
   readonly ownNats?: Pick<Required<DataKeyParts>, "natsServers" | "natsCluster" | "prepareNats">;
   /** Where the mark of the last seen record is kept; nowhere when absent. */
@@ -415,6 +417,7 @@ export function startManager(parts: ManagerParts): Manager {
     troubles: () => troubles.all(),
     health: () => ({ healthy: unhealthy() === null, progressAgeMs: progress.ageMs() }),
     sessions: () => [...dispatcher.sessions()].length,
+    askClock: parts.askClock,
   });
   const running: readonly Running[] = [
     serviceTraces,

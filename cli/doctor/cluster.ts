@@ -2,12 +2,14 @@
 import { X509Certificate } from "node:crypto";
 import { isManagersNode } from "../../machines/manager/role.ts";
 import { isReady } from "../../machines/node.ts";
-import { NodeRole, type Cluster, type Node, type StatusResponse } from "../../proto/gen/messages.ts";
+import { NodeRole, type Cluster, type ManagerClock, type Node, type StatusResponse } from "../../proto/gen/messages.ts";
 import { nodeName } from "../manager-client.ts";
 import { humanDuration } from "../../lib/human-duration.ts";
 import { ok, problem, warning, type Finding } from "./finding.ts";
 
 export interface ClusterFacts {
+  /** Of the managers, and of this machine; null: the manager's version does not compare them. */
+  readonly clocks: ClocksFacts | null;
   readonly status: StatusResponse;
   readonly cluster: Cluster;
   readonly nodes: readonly Node[];
@@ -16,6 +18,16 @@ export interface ClusterFacts {
   readonly version: string;
 }
 
+export interface ClocksFacts {
+  /** Clocks of other managers, relative to that of the answering one. */
+  readonly managers: readonly ManagerClock[];
+  /** This machine's, in the same way; milliseconds. */
+  readonly own: { readonly aheadMs: number; readonly errorMs: number };
+}
+
+/** Milliseconds. Times of tasks on different nodes are compared by eye; and a machine that joins may differ by five minutes. */
+const clocksApartMs = 1_000;
+const clocksTooFarApartMs = 60_000;
 /** A healthy node renews at 50 to 80 % of its certificate's lifetime. */
 const lateShare = 0.1;
 /** Time to rotate the root at leisure, in milliseconds. */
@@ -33,6 +45,7 @@ export function clusterFindings(facts: ClusterFacts): readonly Finding[] {
     ...manager(facts),
     leader(facts),
     managers(facts),
+    ...clocks(facts),
     nodes(facts),
     ...certificates(facts),
     root(facts),
@@ -67,6 +80,36 @@ function managers({ nodes: all }: ClusterFacts): Finding {
     `not reachable: ${named(away)}`,
     "start them, or demote and remove those that will not come back ('muster node demote', 'muster node rm')",
   );
+}
+
+/** The two clocks that differ most, beyond what the measurement may be wrong by. */
+function clocks({ clocks: found, nodes: all, status }: ClusterFacts): readonly Finding[] {
+  if (found === null) return [];
+  const nameOf = (id: string): string => {
+    const node = all.find((each) => each.id === id);
+    return (node === undefined ? "" : nodeName(node)) || id;
+  };
+  const answered = found.managers.filter(({ failure }) => failure === "");
+  const known = [
+    { name: nameOf(status.managerId), aheadMs: 0, errorMs: 0 },
+    ...answered.map(({ aheadMs, errorMs, managerId }) => ({ name: nameOf(managerId), aheadMs, errorMs })),
+    { name: "this machine", ...found.own },
+  ].toSorted((a, b) => a.aheadMs - b.aheadMs);
+  const [first, last] = [known.at(0), known.at(-1)];
+  if (first === undefined || last === undefined) return [];
+  const apartMs = Math.max(0, last.aheadMs - last.errorMs - (first.aheadMs + first.errorMs));
+  const silent = found.managers.filter(({ failure }) => failure !== "").map(({ managerId }) => nameOf(managerId));
+  const unasked = silent.length === 0 ? "" : `; no answer from ${silent.join(", ")}`;
+  const remedy =
+    "run an NTP client on both: certificates, schedules and the times in histories follow the wall clock, and a manager whose clock differs by five minutes cannot join";
+  if (apartMs < clocksApartMs)
+    return [ok("clocks", `those of the managers and of this machine agree to ${seconds(clocksApartMs)}${unasked}`)];
+  const text = `${last.name} is ${seconds(apartMs)} ahead of ${first.name}${unasked}`;
+  return [(apartMs >= clocksTooFarApartMs ? problem : warning)("clocks", text, remedy)];
+}
+
+function seconds(ms: number): string {
+  return `${(ms / 1_000).toFixed(ms < 10_000 ? 1 : 0)} s`;
 }
 
 function nodes({ nodes: all }: ClusterFacts): Finding {

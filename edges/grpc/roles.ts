@@ -143,6 +143,7 @@ const operator: Rows<typeof OperatorService> = {
   Why: "read-only",
   RotateCertificate: "admin",
   Status: "read-only",
+  CompareClocks: "read-only",
   // To look; users.ts requires `operator` for the other actions.
   ControlRollout: "read-only",
   // The request contains a whole spec. Read-only users do not see one, so the plan of what they could send would be wrong.

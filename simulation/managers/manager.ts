@@ -26,11 +26,13 @@ import {
   TaskAccessService,
   TaskCallsService,
   ResourceAllocatorService,
+  StatusRequest,
   Trouble_Kind,
   WatchService,
   type Cluster,
   type GetUnlockKeyResponse,
 } from "../../proto/gen/messages.ts";
+import { timeMs } from "../../proto/time.ts";
 import { LogBrokerLines, LogsLines } from "../../proto/log-lines.ts";
 import type { CsiSockets } from "../../runtime/ports/csi-sockets.ts";
 import { Host } from "../../runtime/host.ts";
@@ -202,6 +204,17 @@ function runManager(
         return status === HealthCheckResponse_ServingStatus.SERVING ? "serving" : "stuck";
       } catch {
         return "unreachable";
+      } finally {
+        channel.close();
+      }
+    },
+    askClock: async (peer) => {
+      const channel = ports.rpc.dial(peer, { nodeId: nodeId(ports), role: "swarm-manager", organization: "" });
+      try {
+        const { answeredAt } = await channel.unary(OperatorService.methods.Status, StatusRequest.create(), {
+          timeoutMs: healthTimeoutMs,
+        });
+        return timeMs(answeredAt);
       } finally {
         channel.close();
       }

@@ -3,6 +3,7 @@ import { readdirSync } from "node:fs";
 import test from "ava";
 import type { Finding } from "../../cli/doctor/finding.ts";
 import { runMuster, startAgent, startManager, tempDir } from "../fixtures/muster.ts";
+import { until } from "../fixtures/until.ts";
 
 test.serial("doctor measures the machine, examines the cluster, and fails when no manager answers", async (t) => {
   const folder = tempDir(t, "doctor");
@@ -36,4 +37,26 @@ test.serial("doctor measures the machine, examines the cluster, and fails when n
     nowhere.stdout,
     /^PROBLEM +manager: cannot connect to the manager at .*\n +→ name a manager with --host or --context\n$/,
   );
+});
+
+test.serial("doctor compares the clocks of the managers with each other and with this machine's", async (t) => {
+  const first = await startManager(t);
+  const clocks = async (): Promise<Finding | undefined> => {
+    const host = ["--host", `unix://${first.dataDir}/control.sock`];
+    const { stdout } = await runMuster([...host, "doctor", "--cluster", "--format", "json"]);
+    const findings = stdout.trim().split("\n");
+    return findings.map((line) => JSON.parse(line) as Finding).find(({ check }) => check === "clocks");
+  };
+  t.is((await clocks())?.level, "ok");
+  // A minute and a half: it may join, and differs too much.
+  const shift = "const now = Date.now; Date.now = () => now() + 90_000;";
+  const env = { NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(shift)}` };
+  await startManager(t, { join: first, env });
+  const found = await until("the second clock", async () => {
+    const each = await clocks();
+    return each?.level === "ok" ? null : each;
+  });
+  t.is(found.level, "problem");
+  t.regex(found.found, / is (?:8\d|9\d) s ahead of /);
+  t.not(found.remedy, "");
 });

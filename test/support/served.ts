@@ -108,6 +108,7 @@ export async function served(t: ExecutionContext, { width = null }: ServedOption
       troubles: () => [],
       health: () => ({ healthy: true, progressAgeMs: 0 }),
       sessions: () => 0,
+      askClock: () => Promise.reject(new Error("it is down")),
     }).handlers,
   );
   server.add(UsersService, createUsers(env, new Scrypt({ cost: 16, blockSize: 8, parallelism: 1 })).handlers);

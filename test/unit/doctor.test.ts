@@ -7,6 +7,7 @@ import {
   Certificate,
   Cluster,
   EngineDescription,
+  ManagerClock,
   Node,
   NodeDescription,
   NodeRole,
@@ -107,6 +108,7 @@ async function clusterFacts(): Promise<ClusterFacts & { certificateOf(days: numb
     status: StatusResponse.create({ managerId: "m1", addr: "192.0.2.1:2377", leaderId: "m1", healthy: true }),
     cluster: Cluster.create({ id: "c", rootCa: RootCA.create({ caCert: Buffer.from(root.certificatePem) }) }),
     nodes: [],
+    clocks: null,
     nowMs,
     version: "1.2.0",
     certificateOf,
@@ -171,6 +173,29 @@ test("a cluster in order has no finding; nodes, certificates, versions and the m
     "warning nats: The log has one replica",
     "problem leader: no manager leads: nothing can be changed",
   ]);
+  const apart = (aheadMs: number, errorMs: number, own: Readonly<Record<"aheadMs" | "errorMs", number>>) =>
+    clusterFindings({
+      ...facts,
+      nodes: well,
+      clocks: {
+        managers: [
+          ManagerClock.create({ managerId: "m", aheadMs, errorMs }),
+          ManagerClock.create({ managerId: "m9", failure: "it is down" }),
+        ],
+        own,
+      },
+    }).filter(({ check }) => check === "clocks");
+  const here = { aheadMs: 200, errorMs: 5 };
+  const found = (...args: Parameters<typeof apart>) => apart(...args).map((each) => `${each.level} ${each.found}`);
+  const agree = "ok those of the managers and of this machine agree to 1.0 s; no answer from m9";
+  t.deepEqual(found(-400, 10, here), [agree]);
+  t.deepEqual(found(1_900, 1_000, here), [agree], "the measurement may be wrong by that");
+  t.deepEqual(found(-2_400, 10, here), ["warning this machine is 2.6 s ahead of m; no answer from m9"]);
+  t.deepEqual(found(90_000, 10, { aheadMs: -100, errorMs: 0 }), [
+    "problem m is 90 s ahead of this machine; no answer from m9",
+  ]);
+  for (const finding of [...apart(0, 0, here), ...apart(9_000, 0, here)])
+    t.is(finding.level === "ok", finding.remedy === "", finding.found);
   const years = (count: number) => nowMs + count * 365 * dayMs;
   t.regex(
     wrong(clusterFindings({ ...facts, nodes: [], nowMs: years(20) - 30 * dayMs })).join(),

@@ -91,6 +91,7 @@ test("R3: users have access to what each role allows, and to nothing of the node
       "Inspection/Record",
       "Inspection/Watch",
       "Logs/SubscribeLogs",
+      "Operator/CompareClocks",
       "Operator/ControlRollout",
       "Operator/FindVersion",
       "Operator/History",

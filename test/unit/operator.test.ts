@@ -35,6 +35,7 @@ test("why finds a task by slot, a service by name and a node by id prefix", asyn
     troubles: () => [],
     health: () => ({ healthy: true, progressAgeMs: 5 }),
     sessions: () => 2,
+    askClock: () => Promise.reject(new Error("it is down")),
   }).handlers;
   const why = (subject: string) => operator.Why(WhyRequest.create({ subject }), call());
   t.like(await why("web.2"), { kind: "task", id: "tnew", reasons });
