@@ -3,9 +3,10 @@
 import { join } from "node:path";
 import type { Page } from "playwright-core";
 import { engineMissing, startEngine } from "../fixtures/docker-engine.ts";
+import { loggedIn } from "../fixtures/logged-in.ts";
 import { mockDriver } from "../fixtures/plugin-launch.ts";
 import { runMuster, startAgent, startManager, tempDir } from "../fixtures/muster.ts";
-import { browserTest, openServed } from "../fixtures/ui-page.ts";
+import { browserTest, openServed, seriousFindings } from "../fixtures/ui-page.ts";
 import { until } from "../fixtures/until.ts";
 import { patient } from "../support/slowness.ts";
 
@@ -77,16 +78,55 @@ browserTest("an incident is seen live, stepped back to, recorded and replayed wi
   await stepBackTo(page, "serving.connected", 5);
   await page.locator("header .link.past").waitFor();
   t.regex(page.url(), /[?&]at=20/);
+  t.deepEqual(await seriousFindings(page), [], "the moment before");
   await page.getByRole("button", { name: "Back to live" }).click();
   await page.locator(lit("serving.disconnected")).waitFor();
+  const lost = new Date().toISOString();
 
-  // A service whose update fails: its rollout goes to rollback by itself.
+  // A service.
   const running = JSON.stringify({ command: "/bin/sleep", args: ["1000"] });
   const create = "service create --name web --replicas 2 --driver exec --constraint node.hostname!=one --driver-config";
   await manager.muster(...create.split(" "), running);
   const [web] = await manager.json<{ readonly ID: string }>("service", "ls");
+
+  // A rollout that is paused with a button, and a terminal in a task.
+  const button = (name: string) => page.getByRole("button", { name, exact: true });
+  await goTo(page, `#/cluster/service/${web?.ID}`);
+  await page.getByText("2 of 2 running").waitFor();
+  await manager.muster("service", "update", "--detach", "--update-delay", "60s", "--env-add", "ROUND=2", "web");
+  await page.locator(".rollout .badge", { hasText: "updating" }).waitFor();
+  await button("Pause").click();
+  await page.locator(".rollout .badge", { hasText: "paused" }).waitFor();
+  await page.locator(".rollout-bar", { hasText: /1 done.*1 waiting/s }).waitFor();
+  t.deepEqual(await seriousFindings(page), [], "a paused rollout");
+  await page
+    .locator(".cell", { has: page.locator(".mark.running") })
+    .first()
+    .click();
+  await button("Open").click();
+  await page.locator(".xterm-rows", { hasText: /[#$]/ }).waitFor();
+  await page.keyboard.type("exit $((40 + 2))\r");
+  await page.getByText("The command has ended with exit code 42").waitFor();
+  t.deepEqual(await seriousFindings(page), [], "a terminal");
+
+  // A role without rights sees the same, and is offered nothing.
+  const reader = await openServed(t, ["ui"], await loggedIn(t, manager, { role: "read-only", name: "vera" }));
+  await goTo(reader.page, `#/cluster/service/${web?.ID}`);
+  await reader.page.locator(".rollout .badge", { hasText: "paused" }).waitFor();
+  const offered = await reader.page.locator(".cluster button").allInnerTexts();
+  t.deepEqual(
+    offered.filter((text) => !text.includes("Logs")),
+    [],
+  );
+  await goTo(page, `#/cluster/service/${web?.ID}`);
+  await button("Abort …").click();
+  await button("Abort and roll back").click();
+  await page.locator(".rollout .badge", { hasText: "rollback completed" }).waitFor();
+
+  // An update that fails: its rollout goes to rollback by itself.
   const failing = JSON.stringify({ command: "/bin/false", args: [] });
-  const update = "service update --detach --update-failure-action rollback --update-monitor 5s --driver-config";
+  const update =
+    "service update --detach --update-delay 0s --update-failure-action rollback --update-monitor 5s --driver-config";
   await manager.muster(...update.split(" "), failing, "web");
   const rollout = `rollout/${web?.ID}`;
   await goTo(page, actor(leader, rollout));
@@ -108,9 +148,11 @@ browserTest("an incident is seen live, stepped back to, recorded and replayed wi
   await replay.page.locator(".time-line", { hasText: "Recording" }).waitFor();
   // The page goes to the end of the recording first.
   await replay.page.waitForURL(/[?&]at=20/);
-  await goTo(replay.page, actor(leader, `session/${idOf("one")}`));
+  await goTo(replay.page, `${actor(leader, `session/${idOf("one")}`)}?at=${lost}`);
   await replay.page.locator(".steps", { hasText: "stream.broken" }).waitFor();
+  await replay.page.locator(lit("serving.disconnected")).waitFor();
   await stepBackTo(replay.page, "serving.connected", 20);
+  t.deepEqual(await seriousFindings(replay.page), [], "a recording");
   t.deepEqual(replay.errors, []);
 
   const verified = await runMuster(["replay", file, "--verify"]);

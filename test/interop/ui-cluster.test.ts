@@ -1,14 +1,13 @@
 // The view of the cluster in a browser, of a real cluster: a manager, two agents, and 'muster ui'.
-import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { ExecutionContext } from "ava";
+import { loggedIn } from "../fixtures/logged-in.ts";
 import { mockDriver } from "../fixtures/plugin-launch.ts";
-import { runMuster, startAgent, startManager, tempDir, type TestManager } from "../fixtures/muster.ts";
+import { startAgent, startManager, type TestManager } from "../fixtures/muster.ts";
 import { browserTest, openServed, seriousFindings } from "../fixtures/ui-page.ts";
 import { patient } from "../support/slowness.ts";
 
 const execDriver = join(mockDriver, "../muster-driver-exec");
-const password = "correct horse battery";
 
 /** The view of the cluster, as 'muster ui' with these arguments before it serves it. */
 async function opened(t: ExecutionContext, args: readonly string[], env: Readonly<Record<string, string>> = {}) {
@@ -183,22 +182,7 @@ browserTest("a user with the role read-only sees the cluster, and is offered no 
   t.timeout(patient(300_000));
   const manager = await world(t);
   await manager.muster("service", "create", "--name", "web", "--driver", "exec", "--", "sleep", "1000");
-  const home = tempDir(t, "reader");
-  const env = { HOME: home, XDG_CONFIG_HOME: join(home, "config"), XDG_STATE_HOME: join(home, "state") };
-  const secret = join(home, "password");
-  const ca = join(home, "ca.pem");
-  writeFileSync(secret, `${password}\n`, { mode: 0o600 });
-  writeFileSync(ca, `${await manager.muster("ca")}\n`);
-  await manager.muster("user", "add", "--role", "read-only", "--password-file", secret, "vera");
-  for (const words of [
-    ["context", "create", "prod", "--host", `tcp://${manager.address}`, "--ca", ca, "--user", "vera"],
-    ["context", "use", "prod"],
-    ["login", "--password-file", secret],
-  ]) {
-    const ran = await runMuster(words, { env });
-    t.is(ran.code, 0, ran.stderr);
-  }
-  const { page, errors } = await opened(t, [], env);
+  const { page, errors } = await opened(t, [], await loggedIn(t, manager, { role: "read-only", name: "vera" }));
   await page.locator(".who", { hasText: "read-only" }).waitFor();
   await page.locator(".cell .mark.running").click();
   await page.locator(".why li").first().waitFor();
