@@ -4,12 +4,14 @@
  * D1: one live process owns a data dir; a second one fails with the owner's pid.
  * D2: everything in it is readable by its owner only.
  * D3: a file has either its old or its new content, even after a crash.
+ * D4: a process changes nothing in a data dir of a newer format than it knows (docs/adr/0058-versions-of-formats.md).
  */
 import { chmodSync, mkdirSync, readFileSync, rmSync, statSync } from "node:fs";
 import { homedir } from "node:os";
 import { join } from "node:path";
 import { replaceFileSync } from "../runtime/system/whole-file.ts";
 import { UserError } from "../lib/user-error.ts";
+import { version } from "../lib/version.ts";
 
 export interface DataDir {
   readonly path: string;
@@ -21,6 +23,12 @@ export interface DataDir {
   /** Releases the ownership; the files stay. */
   release(): void;
 }
+
+/**
+ * Format of the files of a manager or an agent; one higher with each change that earlier versions would misread. 1: everything
+ * up to the first version that writes it.
+ */
+const format = 1;
 
 /** Default data dir of `muster up`. */
 export function defaultDataDir(): string {
@@ -52,7 +60,7 @@ export function cannotWrite(path: string, error: unknown): UserError {
 }
 
 /**
- * Throws UserError when the folder is not writable or another live process owns it. `letsTasksThrough`: other users may
+ * Throws UserError when the folder is not writable, has a newer format, or another live process owns it. `letsTasksThrough`: other users may
  * traverse it to the directories of their tasks, without listing it; each of these has its own permissions.
  */
 export function openDataDir(path: string, letsTasksThrough = false): DataDir {
@@ -66,7 +74,11 @@ export function openDataDir(path: string, letsTasksThrough = false): DataDir {
         `the data dir ${path} is in use by process ${pid}: stop that process, or choose another with --data-dir`,
       );
     }
+    const known = readOr(join(path, "format"), null);
+    if (known !== null) refuseNewer(path, known);
     replaceFileSync(owner, `${process.pid} ${startTicks(process.pid)}`);
+    const current = `${format} ${version}\n`;
+    if (known !== current) replaceFileSync(join(path, "format"), current);
   } catch (error) {
     if (error instanceof UserError) throw error;
     throw cannotWrite(path, error);
@@ -78,6 +90,19 @@ export function openDataDir(path: string, letsTasksThrough = false): DataDir {
     remove: (name) => rmSync(join(path, name), { force: true }),
     release: () => rmSync(owner, { force: true }),
   };
+}
+
+/** The number of the format, and the version of Muster that wrote it last. D4 */
+function refuseNewer(path: string, text: string): void {
+  const [, number, writer] = /^(\d{1,9}) (\S+)\n$/.exec(text) ?? [];
+  if (number === undefined)
+    throw new UserError(
+      `${join(path, "format")} is damaged: remove this file if the data dir was last used by Muster ${version} or an earlier version, or restore it from a copy`,
+    );
+  if (Number(number) > format)
+    throw new UserError(
+      `the data dir ${path} has format ${number}, written by Muster ${writer}, but this Muster ${version} knows format ${format} at most: use that version or a newer one`,
+    );
 }
 
 function readOr<Else>(path: string, otherwise: Else): string | Else {
