@@ -41,7 +41,8 @@ export interface NodeCalls extends Running {
   listening(): Iterable<string>;
   /**
    * Sends a question that begins a call, with its asker, or continues one. False: the node does not listen here, or the call is
-   * not in progress. A question that cancels its call ends it here at once: an agent that never answered would never end it.
+   * not in progress. A question that cancels its call ends it here at once: an agent that never answered would never end it. It is
+   * sent even if the call is over here: when the asker leaves while an answer is on its way, the stream of answers ends first.
    */
   ask(nodeId: string, question: NodeQuestion, asker?: Asker): boolean;
   isInProgress(nodeId: string, callId: string): boolean;
@@ -114,7 +115,7 @@ export function createNodeCalls(): NodeCalls {
       const listener = listeners.get(nodeId);
       if (listener === undefined) return false;
       if (asker !== undefined) listener.askers.set(question.callId, asker);
-      else if (!listener.askers.has(question.callId)) return false;
+      else if (!question.cancel && !listener.askers.has(question.callId)) return false;
       listener.sink.write(question);
       if (question.cancel) listener.askers.delete(question.callId);
       return true;

@@ -6,6 +6,7 @@ import { createTaskCalls } from "../../actors/task-calls.ts";
 import { taskCallMachine, taskCallTimes } from "../../machines/task-call.machine.ts";
 import {
   ListenTaskCallsRequest,
+  NodeQuestion,
   Task,
   TaskCallRequest,
   TaskExec,
@@ -21,7 +22,6 @@ import {
   TaskAnswerVerdict,
   TaskCallEnd,
   type TaskAnswerResponse,
-  type NodeQuestion,
 } from "../../proto/gen/messages.ts";
 import {
   ExecTaskStreamingIOOperation,
@@ -222,6 +222,21 @@ test("C2, AC2: a caller that leaves ends the command; so does a lost session, wh
   await second.run(taskCallTimes.pulseMs * (taskCallTimes.missedMax + 1));
   t.is(answers.ended?.code, Status.UNAVAILABLE);
   t.regex(answers.ended?.message ?? "", /was lost/);
+});
+
+test("C2: a cancellation reaches a node whose stream of answers has ended because the caller was gone", async (t) => {
+  const holder = createNodeCalls();
+  const heard = collectedStream<NodeQuestion>();
+  holder.handlers.Listen(ListenTaskCallsRequest.create(), heard, call(worker));
+  const request = TaskCallRequest.create({ taskId: "t1", exec: TaskExec.create({ command: ["yes"] }) });
+  t.true(holder.ask("n1", NodeQuestion.create({ callId: "c1", request }), { task: async () => false }));
+  const answers = (async function* () {
+    yield TaskAnswer.create({ callId: "c1", number: 1 });
+  })();
+  await t.throwsAsync(async () => holder.handlers.Answer(answers, call(worker)), { message: /the caller is gone/ });
+  t.false(holder.ask("n1", NodeQuestion.create({ callId: "c1", input: TaskInput.create({}) })), "any other question");
+  t.true(holder.ask("n1", NodeQuestion.create({ callId: "c1", cancel: true })));
+  t.true(heard.messages.at(-1)?.cancel);
 });
 
 test("signals, and impossible requests, get an answer in words", async (t) => {
