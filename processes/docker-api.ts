@@ -64,6 +64,7 @@ export async function serveDocker(
       membership: standings,
       admission,
       answer: docker.answer,
+      answerUpgrade: docker.answerUpgrade,
     });
     if (state === "stopped") return opening.close();
     tls = opening;

@@ -5,7 +5,9 @@ import type { Store } from "../../runtime/store/store.ts";
 import type { OwnCalls } from "../grpc/own-calls.ts";
 import { jsonText } from "../../lib/template/template.ts";
 import { isOlder } from "./api-version.ts";
-import { badRequest, Failure } from "./failure.ts";
+import { tooLarge, type Upgrade } from "./client-stream.ts";
+import type { Execs } from "./execs.ts";
+import { badRequest } from "./failure.ts";
 import { parseFilters, type Filters } from "./filters.ts";
 import { parseJson } from "./go-json.ts";
 import { check, type Json, type Shape } from "./shape.ts";
@@ -19,15 +21,22 @@ export interface Backend {
   readonly nodeId: string;
 }
 
+/** The manager, and what the edge itself remembers. */
+interface RememberingBackend extends Backend {
+  readonly execs: Execs;
+}
+
 /** The largest body, in bytes: a config of 1,000 KB in base64, and room for the rest. A larger one is refused with 413. */
 export const bodyBytesMax = 4 * 1024 * 1024;
+/** Time for a whole request, in milliseconds. */
+export const requestTimeoutMs = 60_000;
 /** Time that a list may be written without letting other events run, in milliseconds. */
 const turnMsMax = 5;
 /** How much text of a list is gathered for one write, in characters. */
 const pieceChars = 64 * 1024;
 
 export interface DockerRequest {
-  readonly backend: Backend;
+  readonly backend: RememberingBackend;
   /** Of the API, such as `1.41`. */
   readonly version: string;
   /** The variable part of the path. */
@@ -35,6 +44,8 @@ export interface DockerRequest {
   readonly query: URLSearchParams;
   readonly message: IncomingMessage;
   readonly response: ServerResponse;
+  /** Null if the client did not ask for one. */
+  readonly upgrade: Upgrade | null;
   readonly calls: OwnCalls;
   /** Aborts when the client is gone. */
   readonly signal: AbortSignal;
@@ -54,7 +65,8 @@ export function filtersOf({ query, version }: DockerRequest): Filters {
 }
 
 /** The text of the body. Rejects with Failure. */
-async function textOf({ message }: DockerRequest): Promise<string> {
+async function textOf({ message, upgrade }: DockerRequest): Promise<string> {
+  if (upgrade !== null) return upgrade.body(bodyBytesMax, requestTimeoutMs);
   const declared = Number(message.headers["content-length"] ?? 0);
   const chunks: Buffer[] = [];
   let size = 0;
@@ -66,7 +78,7 @@ async function textOf({ message }: DockerRequest): Promise<string> {
     }
     if (size <= bodyBytesMax) return Buffer.concat(chunks).toString("utf8");
   }
-  throw new Failure(413, `request body too large: this manager reads at most ${bodyBytesMax} bytes`);
+  throw tooLarge(bodyBytesMax);
 }
 
 /** The body as a value that its table accepts. Rejects with Failure. */
@@ -74,6 +86,12 @@ export async function bodyOf(request: DockerRequest, shape: Shape<unknown>): Pro
   const text = await textOf(request);
   if (text.trim() === "") throw badRequest("got EOF while reading request body");
   return check(shape, parseJson(text));
+}
+
+/** The body of a request that may have none. Rejects with Failure. */
+export async function optionalBodyOf(request: DockerRequest, shape: Shape<unknown>): Promise<Json> {
+  const text = await textOf(request);
+  return text.trim() === "" ? {} : check(shape, parseJson(text));
 }
 
 /** For the routes where a stock engine demands it. Throws Failure. */

@@ -5,16 +5,20 @@
  */
 import { notHere } from "./failure.ts";
 import type { Handler } from "./request.ts";
+import { attach, kill, wait } from "./objects/attach.ts";
 import { inspectContainer, listContainers } from "./objects/containers.ts";
 import { configs, secrets } from "./objects/content.ts";
 import { followEvents } from "./objects/events.ts";
+import { createExec, inspectExec, resizeExec, startExec } from "./objects/execs.ts";
 import { containerLogs, serviceLogs, taskLogs } from "./objects/logs.ts";
 import { createNetwork, inspectNetwork, listNetworks, pruneNetworks, removeNetwork } from "./objects/networks.ts";
 import { inspectNode, listNodes, removeNode, updateNode } from "./objects/nodes.ts";
+import { listProcesses } from "./objects/processes.ts";
 import { createService, inspectService, listServices, removeService, updateService } from "./objects/services.ts";
 import { inspectSwarm, inspectUnlockKey, joinOrInit, leave, unlock, updateSwarm } from "./objects/swarm.ts";
 import { checkAuth, diskUsage, info, ping, resolveImage, showVersion } from "./objects/system.ts";
 import { inspectTask, listTasks } from "./objects/tasks.ts";
+import { containerStats } from "./objects/usage.ts";
 import { inspectVolume, listVolumes } from "./objects/volumes.ts";
 
 type Method = "GET" | "HEAD" | "POST" | "PUT" | "DELETE";
@@ -92,6 +96,15 @@ export const routes: readonly Route[] = [
   ["GET", "/containers/json", listContainers],
   ["GET", "/containers/:name/json", inspectContainer],
   ["GET", "/containers/:name/logs", containerLogs],
+  ["GET", "/containers/:name/stats", containerStats],
+  ["GET", "/containers/:name/top", listProcesses],
+  ["POST", "/containers/:name/attach", attach],
+  ["POST", "/containers/:name/exec", createExec],
+  ["POST", "/containers/:name/kill", kill],
+  ["POST", "/containers/:name/wait", wait],
+  ["GET", "/exec/:name/json", inspectExec],
+  ["POST", "/exec/:name/resize", resizeExec],
+  ["POST", "/exec/:name/start", startExec],
 
   ["GET", "/volumes", listVolumes],
   ["GET", "/volumes/*", inspectVolume],
@@ -110,7 +123,6 @@ export const routes: readonly Route[] = [
   ["GET", "/plugins/*", plugins],
   ["POST", "/plugins/*", plugins],
   ["DELETE", "/plugins/*", plugins],
-  ["POST", "/exec/*", plainContainers],
   ["POST", "/containers/*", plainContainers],
   ["PUT", "/containers/*", plainContainers],
   ["DELETE", "/containers/*", plainContainers],

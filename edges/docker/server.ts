@@ -6,7 +6,8 @@
  * DE3: a client that does not read holds what Node's buffer has and no more: lists and streams wait for it.
  */
 import { chownSync, chmodSync } from "node:fs";
-import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
+import { createServer, ServerResponse, type IncomingMessage } from "node:http";
+import type { Duplex } from "node:stream";
 import findMyWay from "find-my-way";
 import { jsonText } from "../../lib/template/template.ts";
 import { version as ownVersion } from "../../lib/version.ts";
@@ -14,13 +15,14 @@ import type { OwnCalls } from "../grpc/own-calls.ts";
 import type { Caller } from "../grpc/roles.ts";
 import { listenOwned } from "../grpc/listener.ts";
 import { isOlder, newestVersion, oldestVersion } from "./api-version.ts";
+import { Upgrade } from "./client-stream.ts";
+import { Execs } from "./execs.ts";
 import { badRequest, Failure, failureOf, refuse } from "./failure.ts";
-import type { Backend, DockerRequest, Handler } from "./request.ts";
+import { requestTimeoutMs, type Backend, type DockerRequest, type Handler } from "./request.ts";
 import { routes } from "./routes.ts";
 
-/** Time for the headers of a request, and for the whole of it, in milliseconds. */
+/** Time for the headers of a request, in milliseconds. */
 const headersTimeoutMs = 10_000;
-const requestTimeoutMs = 60_000;
 /** Time that an idle connection is kept for the next request: Go's clients keep theirs for 90 s. */
 const idleTimeoutMs = 100_000;
 /** How often requests that arrive too slowly are looked for, in milliseconds. */
@@ -38,6 +40,8 @@ interface DockerServer {
   listenUnix(path: string, group: number | null): Promise<void>;
   /** Answers a request that another listener has accepted. */
   answer(message: IncomingMessage, response: ServerResponse, caller: Caller): void;
+  /** The same for one that asks to continue as something else. `head`: what was read beyond its headers. */
+  answerUpgrade(message: IncomingMessage, socket: Duplex, head: Buffer, caller: Caller): void;
   close(): void;
 }
 
@@ -79,12 +83,21 @@ function versioned(path: string): { readonly version: string; readonly rest: str
 export function createDockerServer(options: DockerServerOptions): DockerServer {
   const { log } = options;
   const router = routerOf();
+  const backend = { ...options, execs: new Execs() };
+  /** Connections that Node no longer knows. */
+  const upgraded = new Set<Duplex>();
 
-  async function answer(message: IncomingMessage, response: ServerResponse, caller: Caller | null): Promise<void> {
+  async function answer(
+    message: IncomingMessage,
+    response: ServerResponse,
+    caller: Caller | null,
+    upgrade: Upgrade | null = null,
+  ): Promise<void> {
     for (const [name, value] of Object.entries(headers)) response.setHeader(name, value);
     const [path = "/", search = ""] = (message.url ?? "/").split(/\?(.*)/s, 2);
     const leaving = new AbortController();
-    response.once("close", () => leaving.abort());
+    const gone = upgrade === null ? response : message.socket;
+    gone.once("close", () => leaving.abort());
     try {
       const { version, rest } = versioned(path);
       if (isOlder(version, oldestVersion)) {
@@ -98,12 +111,13 @@ export function createDockerServer(options: DockerServerOptions): DockerServer {
       if (found === null || name === "") throw new Failure(404, "page not found");
       const { handler } = found.store as Route;
       const request: DockerRequest = {
-        backend: options,
+        backend,
         version,
         name: name ?? "",
         query: new URLSearchParams(search),
         message,
         response,
+        upgrade,
         calls: options.callsOf(caller, leaving.signal),
         signal: leaving.signal,
       };
@@ -123,6 +137,22 @@ export function createDockerServer(options: DockerServerOptions): DockerServer {
     }
   }
 
+  /** Like any other request; a handler may take the connection, and otherwise it ends with the answer. */
+  function answerUpgrade(message: IncomingMessage, socket: Duplex, head: Buffer, caller: Caller | null): void {
+    upgraded.add(socket);
+    socket.once("close", () => upgraded.delete(socket));
+    socket.on("error", () => undefined);
+    // A client that has sent all its input still reads; over TLS, Node would end its own side as well.
+    socket.allowHalfOpen = true;
+    const response = new ServerResponse(message);
+    response.shouldKeepAlive = false;
+    response.assignSocket(message.socket);
+    // As Node does for the connections that it keeps. DE3
+    socket.on("drain", () => response.emit("drain"));
+    response.once("finish", () => socket.end(() => socket.destroy()));
+    void answer(message, response, caller, new Upgrade(message, response, socket, head));
+  }
+
   const server = createServer({
     headersTimeout: headersTimeoutMs,
     requestTimeout: requestTimeoutMs,
@@ -131,6 +161,7 @@ export function createDockerServer(options: DockerServerOptions): DockerServer {
   });
   server.maxConnections = connectionsMax;
   server.on("request", (message, response) => void answer(message, response, null));
+  server.on("upgrade", (message, socket, head) => answerUpgrade(message, socket, head, null));
   server.on("clientError", (error: NodeJS.ErrnoException, socket) => {
     const status = clientErrors[error.code ?? ""] ?? "400 Bad Request";
     if (socket.writable) socket.end(`HTTP/1.1 ${status}\r\nConnection: close\r\n\r\n`, () => socket.destroy());
@@ -138,6 +169,7 @@ export function createDockerServer(options: DockerServerOptions): DockerServer {
   });
   return {
     answer: (message, response, caller) => void answer(message, response, caller),
+    answerUpgrade,
     async listenUnix(path, group) {
       await listenOwned(server, path);
       if (group === null) return;
@@ -147,6 +179,7 @@ export function createDockerServer(options: DockerServerOptions): DockerServer {
     close() {
       server.close();
       server.closeAllConnections();
+      for (const socket of upgraded) socket.destroy();
     },
   };
 }

@@ -198,7 +198,7 @@ export function within<Key extends string, Inner>(
   };
 }
 
-/** Without optimization of the generated code, the first service waits 35 ms for its compilation instead of 110, and checks are no slower. */
+/** Without optimization of the generated code, the first service waits 35 ms for its compilation instead of 110, and checks take as long. */
 const ajv = new Ajv({
   strict: false,
   verbose: true,

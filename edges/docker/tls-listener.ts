@@ -7,11 +7,12 @@
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
+import type { Duplex } from "node:stream";
 import type { TLSSocket } from "node:tls";
 import type { Clock } from "../../runtime/ports/index.ts";
 import type { Admission } from "../grpc/admission/admission.ts";
 import { HttpStrangers } from "../grpc/admission/http-strangers.ts";
-import { createHttpsPort } from "../grpc/admission/https-port.ts";
+import { createHttpsPort, refuseUpgrade } from "../grpc/admission/https-port.ts";
 import { callerOf } from "../grpc/caller.ts";
 import { CertifiedConnections } from "../grpc/certified-connections.ts";
 import { isVouchedFor } from "../grpc/cross-signed.ts";
@@ -28,6 +29,7 @@ interface DockerTlsOptions {
   readonly membership: Membership;
   readonly admission: Admission;
   readonly answer: (message: IncomingMessage, response: ServerResponse, caller: Caller) => void;
+  readonly answerUpgrade: (message: IncomingMessage, socket: Duplex, head: Buffer, caller: Caller) => void;
 }
 
 export interface DockerTlsListener {
@@ -48,7 +50,7 @@ interface Connection {
 
 /** Rejects with ListenError. */
 export async function listenDockerTls(options: DockerTlsOptions): Promise<DockerTlsListener> {
-  const { admission, answer, clock, credentials, host, membership, port: wanted } = options;
+  const { admission, answer, answerUpgrade, clock, credentials, host, membership, port: wanted } = options;
   const strangers = new HttpStrangers(admission, "docker");
   const connections = new WeakMap<Socket, Connection>();
   let rootPem = credentials.acceptedPem;
@@ -79,10 +81,24 @@ export async function listenDockerTls(options: DockerTlsOptions): Promise<Docker
     socket.once("close", () => certified.remove(connection));
     if (isKnown(connection.caller)) strangers.welcome(socket);
   });
-  port.server.on("request", (message, response) => {
-    const connection = connections.get(message.socket);
+  /** Null: nobody. */
+  const callerOn = (socket: Socket): Caller | null => {
+    const connection = connections.get(socket);
     if (connection !== undefined) certified.checkExpiry(connection);
-    const caller = connection !== undefined && isKnown(connection.caller) ? connection.caller : null;
+    return connection !== undefined && isKnown(connection.caller) ? connection.caller : null;
+  };
+  port.server.on("upgrade", (message: IncomingMessage, socket: Duplex, head: Buffer) => {
+    const caller = callerOn(message.socket);
+    if (caller !== null) return answerUpgrade(message, socket, head, caller);
+    const body = `${JSON.stringify({ message: unknownCaller.message })}\n`;
+    refuseUpgrade(
+      socket,
+      "HTTP/1.1 401 Unauthorized\r\nContent-Type: application/json\r\nConnection: close\r\n" +
+        `Content-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`,
+    );
+  });
+  port.server.on("request", (message, response) => {
+    const caller = callerOn(message.socket);
     const work = (): void => (caller === null ? refuse(response, unknownCaller) : answer(message, response, caller));
     strangers.handle(message, response, work, caller !== null);
   });

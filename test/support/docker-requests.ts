@@ -274,6 +274,30 @@ const values: readonly EngineRequest[] = [
   post("/swarm/unlock", { UnlockKey: "x" }),
 ];
 
+const inContainers: readonly EngineRequest[] = [
+  ...["json", "top", "stats", "logs?stdout=1"].map((path) => get(`/containers/absent/${path}`)),
+  ...["wait", "kill", "kill?signal=HUP"].map((path) => post(`/containers/absent/${path}`, "")),
+  ...["attach", "attach?stream=1&stdout=1"].map((path) =>
+    differing(
+      post(`/containers/absent/${path}`, ""),
+      404,
+      /"No such container: absent"/,
+      "a stock engine calls the sentence a raw stream",
+    ),
+  ),
+  post("/containers/absent/exec", { Cmd: ["true"] }),
+  post("/containers/absent/exec", { Cmd: [] }),
+  post("/containers/absent/exec", {}),
+  { ...post("/containers/absent/exec", { Cmd: ["true"] }), contentType: "text/plain" },
+  get("/exec/absent/json"),
+  post("/exec/absent/start", {}),
+  post("/exec/absent/start", { Detach: true }),
+  { ...post("/exec/absent/start", {}), contentType: "text/plain" },
+  post("/exec/absent/resize?h=10&w=20", ""),
+  post("/exec/absent/resize?h=10", ""),
+  post("/exec/absent/resize?h=ten&w=20", ""),
+];
+
 export const wrongRequests: readonly EngineRequest[] = [
   ...paths,
   ...missing,
@@ -283,4 +307,5 @@ export const wrongRequests: readonly EngineRequest[] = [
   ...texts,
   ...types,
   ...values,
+  ...inContainers,
 ];

@@ -208,6 +208,12 @@ export async function findContainer(request: DockerRequest, wanted: string): Pro
   return found[0];
 }
 
+/** Throws Failure. */
+export function runningContainer(container: TaskContainer): TaskContainer {
+  if (container.state !== "running") throw new Failure(409, `Container ${container.id} is not running`);
+  return container;
+}
+
 export const inspectContainer: Handler = async (request) => {
   const { id, image, labels, name, state, task } = await findContainer(request, request.name);
   const { container = null } = task.spec ?? {};

@@ -14,17 +14,16 @@ import {
   type LogMessage,
   type TaskSpec,
 } from "../../../proto/gen/messages.ts";
+import type { CallSignal } from "../../../runtime/ports/rpc.ts";
 import { LogsLines, type LogLines } from "../../../proto/log-lines.ts";
-import { isOlder } from "../api-version.ts";
+import { beginStream, type ClientStream } from "../client-stream.ts";
 import { Failure } from "../failure.ts";
 import { findService, findTask } from "../find.ts";
+import { frameHeader, stderr, stdout, streamType } from "../frames.ts";
 import { isSet, timestampOf } from "../go-text.ts";
 import type { DockerRequest, Handler } from "../request.ts";
 import { findContainer } from "./containers.ts";
 
-/** Numbers of the streams in frames. */
-const stdout = 1;
-const stderr = 2;
 const detailsPrefix = "com.docker.swarm";
 
 interface Source {
@@ -58,11 +57,17 @@ function tailOf(text: string): number {
   return -Number(text) - 1;
 }
 
-async function follow(request: DockerRequest, find: () => Promise<Source>): Promise<null> {
-  const { calls, query, response, version } = request;
+/** The streams that a query asks for. */
+export function streamsOf(query: URLSearchParams): readonly LogStream[] {
   const streams: LogStream[] = [];
   if (isSet(query.get("stdout"))) streams.push(LogStream.LOG_STREAM_STDOUT);
   if (isSet(query.get("stderr"))) streams.push(LogStream.LOG_STREAM_STDERR);
+  return streams;
+}
+
+async function follow(request: DockerRequest, find: () => Promise<Source>): Promise<null> {
+  const { query, response, version } = request;
+  const streams = streamsOf(query);
   if (streams.length === 0) throw new Failure(500, "Bad parameters: you must choose at least one stream");
   const { selector, spec } = await find();
   const tail = tailOf(query.get("tail") ?? "");
@@ -71,39 +76,64 @@ async function follow(request: DockerRequest, find: () => Promise<Source>): Prom
     (why) => new Failure(500, `could not parse since timestamp: ${why}`),
   );
   const isRaw = spec?.container?.tty === true;
-  const write = writerOf(request, isRaw);
+  return streamLogs(request, () => beginStream(null, response, streamType(version, isRaw)), {
+    selector,
+    isRaw,
+    streams,
+    follow: isSet(query.get("follow")),
+    tail,
+    since,
+  });
+}
+
+interface Wanted {
+  readonly selector: LogSelector;
+  readonly isRaw: boolean;
+  readonly streams: readonly LogStream[];
+  readonly follow: boolean;
+  /** In SwarmKit's encoding. */
+  readonly tail: number;
+  readonly since: { readonly seconds: number; readonly nanos: number } | null;
+}
+
+/** Resolves at the end of the output, or when `signal` aborts. `begin` is called once the subscription is accepted. Rejects with RpcError before that. */
+export async function streamLogs(
+  { calls, query, signal }: Pick<DockerRequest, "calls" | "query"> & { readonly signal: CallSignal },
+  begin: () => ClientStream,
+  { follow: follows, isRaw, selector, since, streams, tail }: Wanted,
+  onLines: () => void = () => undefined,
+): Promise<null> {
+  let out: ClientStream | null = null;
+  const begun = (): ClientStream => (out ??= begin());
   const ended = Promise.withResolvers<null>();
+  const write = writerOf(query, (data) => begun().write(data), isRaw);
   calls.stream(
     LogsLines.methods.SubscribeLogs,
     SubscribeLogsRequest.create({
       selector,
       options: LogSubscriptionOptions.create({
         streams,
-        follow: isSet(query.get("follow")),
+        follow: follows,
         tail,
         since: since === null ? null : Timestamp.create(since),
       }),
     }),
     {
       write: (lines: LogLines) => {
+        onLines();
         for (const message of SubscribeLogsMessage.decode(lines).messages) write(message);
       },
       end: (error) => {
-        if (error !== undefined)
+        if (error !== undefined && !signal.aborted)
           write.failure(`Error grabbing logs: rpc error: code = Unknown desc = ${error.message}\n`);
-        response.end();
+        begun().end();
         ended.resolve(null);
       },
-      bufferedBytes: () => response.writableLength,
+      bufferedBytes: () => begun().waitingBytes(),
     },
+    signal,
   );
-  response.writeHead(200, {
-    "content-type":
-      isOlder(version, "1.42") || isRaw
-        ? "application/vnd.docker.raw-stream"
-        : "application/vnd.docker.multiplexed-stream",
-  });
-  response.flushHeaders();
+  begun();
   return ended.promise;
 }
 
@@ -112,17 +142,12 @@ interface Writer {
   failure(text: string): void;
 }
 
-function writerOf({ query, response }: DockerRequest, isRaw: boolean): Writer {
+function writerOf(query: URLSearchParams, put: (data: Uint8Array) => void, isRaw: boolean): Writer {
   const [hasTimes, hasDetails] = [isSet(query.get("timestamps")), isSet(query.get("details"))];
-  const frame = (stream: number, parts: readonly Uint8Array[]): void => {
+  const frame = (stream: typeof stdout | typeof stderr, parts: readonly Uint8Array[]): void => {
     const data = Buffer.concat(parts);
-    if (!isRaw) {
-      const header = Buffer.alloc(8);
-      header[0] = stream;
-      header.writeUInt32BE(data.length, 4);
-      response.write(header);
-    }
-    response.write(data);
+    if (!isRaw) put(frameHeader(stream, data.length));
+    put(data);
   };
   const write = (message: LogMessage): void => {
     const { context, data, stream } = message;

@@ -1,0 +1,134 @@
+/** `/containers/{id}/attach`, `/wait` and `/kill`: following the main process of a task, and signals to it. */
+import { LogSelector, TaskCallRequest, TaskSignal, TaskState, type Task } from "../../../proto/gen/messages.ts";
+import { Failure } from "../failure.ts";
+import { streamType } from "../frames.ts";
+import { isSet } from "../go-text.ts";
+import type { DockerRequest, Handler } from "../request.ts";
+import { beginStream, type ClientStream } from "../client-stream.ts";
+import { callTask } from "../task-call.ts";
+import { findContainer, runningContainer } from "./containers.ts";
+import { streamLogs, streamsOf } from "./logs.ts";
+import { jsonText } from "../../../lib/template/template.ts";
+
+/** Lines before the request, in SwarmKit's encoding: all of them, or none. */
+const [allLines, noLines] = [0, -1];
+
+/** After a task's end, its output has arrived when nothing more has come for this time, in milliseconds. */
+const quietMs = 1_000;
+
+export const attach: Handler = async (request) => {
+  const { backend, calls, query, response, signal, upgrade, version } = request;
+  const { task } = runningContainer(await findContainer(request, request.name));
+  if (isSet(query.get("stdin")) && task.spec?.container?.openStdin === true)
+    throw new Failure(
+      501,
+      "the standard input of a task's own process cannot be reached from a manager: attach with --no-stdin, or run a " +
+        "command in the task (docker exec -it)",
+    );
+  const [logs, stream] = [isSet(query.get("logs")), isSet(query.get("stream"))];
+  const streams = streamsOf(query);
+  const isRaw = task.spec?.container?.tty === true;
+  const begin = (): ClientStream => {
+    const out = beginStream(upgrade, response, streamType(version, isRaw));
+    // Input goes nowhere; its end must be noticed.
+    out.input?.resume();
+    return out;
+  };
+  if (streams.length === 0 || !(logs || stream)) {
+    begin().end();
+    return null;
+  }
+  const over = new AbortController();
+  const leave = (): void => over.abort();
+  signal.addEventListener("abort", leave, { once: true });
+  // Output that is kept can be followed for ever: an attached client leaves with the task.
+  let timer: NodeJS.Timeout | undefined;
+  const rest = (): void => {
+    clearTimeout(timer);
+    if (isOver(backend.store.get("task", task.id))) timer = setTimeout(leave, quietMs);
+  };
+  const watching = backend.store.watch(({ changes }) => {
+    if (changes.some(({ object }) => object.id === task.id)) rest();
+  });
+  try {
+    return await streamLogs(
+      { calls, query: new URLSearchParams(), signal: over.signal },
+      begin,
+      {
+        selector: LogSelector.create({ taskIds: [task.id] }),
+        isRaw,
+        streams,
+        follow: stream,
+        tail: logs ? allLines : noLines,
+        since: null,
+      },
+      rest,
+    );
+  } finally {
+    clearTimeout(timer);
+    watching.unsubscribe();
+    signal.removeEventListener("abort", leave);
+  }
+};
+
+function isOver(task: Task | undefined): boolean {
+  return task === undefined || (task.status?.state ?? TaskState.NEW) > TaskState.RUNNING;
+}
+
+const conditions = new Set(["", "not-running", "next-exit", "removed"]);
+
+/** Answers when the task has ended: a task never runs twice. */
+export const wait: Handler = async (request) => {
+  const { backend, query, response, signal } = request;
+  const { store } = backend;
+  const condition = query.get("condition") ?? "";
+  if (!conditions.has(condition)) throw new Failure(400, `invalid condition: ${JSON.stringify(condition)}`);
+  let { task } = await findContainer(request, request.name);
+  response.writeHead(200, { "content-type": "application/json" });
+  response.flushHeaders();
+  const isMet = (): boolean => {
+    const found = store.get("task", task.id);
+    task = found ?? task;
+    return condition === "removed" ? found === undefined : isOver(found);
+  };
+  await new Promise<void>((resolve) => {
+    if (isMet()) return resolve();
+    const watching = store.watch(() => isMet() && finish());
+    const finish = (): void => {
+      watching.unsubscribe();
+      signal.removeEventListener("abort", finish);
+      resolve();
+    };
+    signal.addEventListener("abort", finish, { once: true });
+  });
+  response.end(`${jsonText({ StatusCode: task.status?.container?.exitCode ?? 0 })}\n`);
+  return null;
+};
+
+export const kill: Handler = async (request) => {
+  const { calls, query, signal } = request;
+  const given = (query.get("signal") || "SIGKILL").toUpperCase();
+  const { id, state, task } = await findContainer(request, request.name).catch((error: unknown) => {
+    throw error instanceof Failure
+      ? new Failure(error.status, `Cannot kill container: ${request.name}: ${error.message}`)
+      : error;
+  });
+  if (state !== "running")
+    throw new Failure(409, `Cannot kill container: ${request.name}: Container ${id} is not running`);
+  await signalTask({ calls, signal }, task.id, given.startsWith("SIG") || /^\d+$/.test(given) ? given : `SIG${given}`);
+  return { status: 204 };
+};
+
+async function signalTask(
+  { calls, signal }: Pick<DockerRequest, "calls" | "signal">,
+  taskId: string,
+  name: string,
+): Promise<void> {
+  const { ended } = await callTask(
+    calls,
+    TaskCallRequest.create({ taskId, signal: TaskSignal.create({ name }) }),
+    { onAnswer: () => undefined, waitingBytes: () => 0 },
+    signal,
+  );
+  await ended;
+}

@@ -1,0 +1,224 @@
+/**
+ * `/containers/{id}/exec` and `/exec/{id}`: commands in the containers and processes of tasks, on any node that runs Muster's agent.
+ *
+ * EX3: a command ends with its connection; a detached one, with its task.
+ */
+import { TaskCallRequest, TaskExec, TaskTerminalSize, type TaskInput } from "../../../proto/gen/messages.ts";
+import { RpcError } from "../../../runtime/ports/rpc.ts";
+import { execBody, execStartBody } from "../bodies/exec.ts";
+import { beginStream, type ClientStream } from "../client-stream.ts";
+import type { Exec, SendInput } from "../execs.ts";
+import { badRequest, Failure } from "../failure.ts";
+import { frameHeader, stderr, stdout, streamType } from "../frames.ts";
+import { bodyOf, demandJson, ok, optionalBodyOf, type Handler } from "../request.ts";
+import type { Json } from "../shape.ts";
+import { callTask, exitStatus } from "../task-call.ts";
+import { findContainer, runningContainer } from "./containers.ts";
+
+/** Maximum input of one message, in bytes. */
+const inputBytesMax = 64 * 1_024;
+/** The exit status of a command that could not be started, as in a shell. */
+const notStarted = 126;
+
+/** Fields that ask for something that a driver's commands cannot have. */
+const unsupported: readonly (readonly [field: string, what: string])[] = [
+  ["User", "another user"],
+  ["Privileged", "more privileges"],
+  ["Env", "variables of its own"],
+  ["WorkingDir", "another working directory"],
+];
+
+function demandSupported(body: Json): void {
+  for (const [field, what] of unsupported) {
+    const value = body[field];
+    if (Array.isArray(value) ? value.length === 0 : !value) continue;
+    throw new Failure(
+      501,
+      `a command in a task cannot have ${what}: it runs with those of the task; ` +
+        "use a shell in the task for the rest (docker exec TASK sh -c 'cd DIR && NAME=VALUE COMMAND')",
+    );
+  }
+}
+
+export const createExec: Handler = async (request) => {
+  demandJson(request);
+  const body = await bodyOf(request, execBody);
+  const { command, tty } = execBody.read(body);
+  if (command.length === 0) throw badRequest("No exec command specified");
+  const { id, task } = runningContainer(await findContainer(request, request.name));
+  demandSupported(body);
+  const exec = request.backend.execs.create({
+    containerId: id,
+    taskId: task.id,
+    command,
+    hasTerminal: tty,
+    attaches: {
+      stdin: body["AttachStdin"] === true,
+      stdout: body["AttachStdout"] === true,
+      stderr: body["AttachStderr"] === true,
+    },
+    detachKeys: (body["DetachKeys"] as string | null | undefined) ?? "",
+  });
+  return { status: 201, body: { Id: exec.id } };
+};
+
+export const inspectExec: Handler = ({ backend, name }) => {
+  const { attaches, command, containerId, detachKeys, hasTerminal, id, state } = backend.execs.find(name);
+  const [entrypoint = "", ...words] = command;
+  return ok({
+    ID: id,
+    Running: state.kind === "running",
+    ExitCode: state.kind === "ended" ? state.exitCode : null,
+    ProcessConfig: { tty: hasTerminal, entrypoint, arguments: words, privileged: false },
+    OpenStdin: attaches.stdin,
+    OpenStderr: attaches.stderr,
+    OpenStdout: attaches.stdout,
+    CanRemove: state.kind === "ended",
+    ContainerID: containerId,
+    DetachKeys: Buffer.from(detachKeys).toString("base64"),
+    Pid: 0,
+  });
+};
+
+/** Throws Failure. */
+function sizeOf(query: URLSearchParams): TaskTerminalSize {
+  const [height, width] = ["h", "w"].map((name) => {
+    const text = query.get(name) ?? "";
+    if (!/^\d{1,9}$/.test(text)) throw badRequest(`strconv.Atoi: parsing ${JSON.stringify(text)}: invalid syntax`);
+    return Number(text);
+  });
+  return TaskTerminalSize.create({ height: height ?? 0, width: width ?? 0 });
+}
+
+export const resizeExec: Handler = async ({ backend, name, query }) => {
+  const size = sizeOf(query);
+  const { id, state } = backend.execs.find(name);
+  if (state.kind !== "running" || state.send === null) throw new Failure(409, `Exec command ${id} is not running`);
+  await state.send({ size });
+  return ok();
+};
+
+/** The size in the body, `[height, width]`; null if there is none. */
+function consoleSize(body: Json): TaskTerminalSize | null {
+  const [height = 0, width = 0] = (body["ConsoleSize"] as readonly number[] | null | undefined) ?? [];
+  return height > 0 && width > 0 ? TaskTerminalSize.create({ height, width }) : null;
+}
+
+export const startExec: Handler = async (request) => {
+  demandJson(request);
+  const body = await optionalBodyOf(request, execStartBody);
+  const { backend, calls, name, signal, version } = request;
+  const exec = backend.execs.find(name);
+  const isDetached = body["Detach"] === true;
+  const out = new ExecOutput(exec);
+  backend.execs.start(exec);
+  let begun: Awaited<ReturnType<typeof callTask>>;
+  try {
+    begun = await callTask(
+      calls,
+      TaskCallRequest.create({
+        taskId: exec.taskId,
+        exec: TaskExec.create({ command: exec.command, tty: exec.hasTerminal, size: consoleSize(body) }),
+      }),
+      out,
+      // EX3
+      isDetached ? new AbortController().signal : signal,
+    );
+  } catch (error) {
+    backend.execs.end(exec, notStarted);
+    if (isDetached || !(error instanceof RpcError)) throw error;
+    // In the stream, like an engine: clients do not show the body of a refused upgrade.
+    const refused = beginStream(request.upgrade, request.response, streamType(version, exec.hasTerminal));
+    out.begin(refused);
+    out.failure(error.message);
+    refused.end();
+    return null;
+  }
+  const send = inOrder(begun.send);
+  exec.state = { kind: "running", send };
+  const ended = begun.ended.then(
+    (end) => backend.execs.end(exec, end === null ? notStarted : exitStatus(end)),
+    (error: unknown) => {
+      backend.execs.end(exec, notStarted);
+      if (!(error instanceof RpcError)) throw error;
+      out.failure(error.message);
+    },
+  );
+  if (isDetached) {
+    out.begin(nowhere);
+    void send({ close: true }).catch(() => undefined);
+    ended.catch((error: unknown) => backend.log.error({ err: error }, "a detached command failed"));
+    return ok();
+  }
+  const stream = beginStream(request.upgrade, request.response, streamType(version, exec.hasTerminal));
+  out.begin(stream);
+  if (stream.input !== null && exec.attaches.stdin) forward(stream.input, send);
+  else {
+    // Otherwise the end of the connection would not be noticed.
+    stream.input?.resume();
+    void send({ close: true }).catch(() => undefined);
+  }
+  await ended.finally(() => stream.end());
+  return null;
+};
+
+const nowhere: ClientStream = { write: () => undefined, waitingBytes: () => 0, end: () => undefined, input: null };
+
+/** One input at a time: the manager accepts the next when the driver has taken the one before. */
+function inOrder(send: SendInput): SendInput {
+  let last: Promise<void> = Promise.resolve();
+  return (input) => (last = last.catch(() => undefined).then(() => send(input)));
+}
+
+/** Reads no further until the command has taken what was read. */
+function forward(input: NonNullable<ClientStream["input"]>, send: (input: Partial<TaskInput>) => Promise<void>): void {
+  input.on("data", (data: Buffer) => {
+    input.pause();
+    const pieces: Promise<void>[] = [];
+    for (let at = 0; at < data.length; at += inputBytesMax)
+      pieces.push(send({ data: data.subarray(at, at + inputBytesMax) }));
+    // Input that a command does not take any more is dropped: its end is on the way.
+    void Promise.allSettled(pieces).then(() => input.resume());
+  });
+  input.once("end", () => void send({ close: true }).catch(() => undefined));
+}
+
+/** Output from before the answer to the client begins waits here; the node sends no more than the limit of `waitingBytes`. */
+class ExecOutput {
+  readonly #exec: Exec;
+  #early: Uint8Array[] = [];
+  #stream: ClientStream | null = null;
+
+  constructor(exec: Exec) {
+    this.#exec = exec;
+  }
+
+  begin(stream: ClientStream): void {
+    this.#stream = stream;
+    for (const each of this.#early.splice(0)) stream.write(each);
+  }
+
+  onAnswer({ stdout: out, stderr: err }: { readonly stdout: Uint8Array; readonly stderr: Uint8Array }): void {
+    const { attaches, hasTerminal } = this.#exec;
+    if (out.length > 0 && (attaches.stdout || hasTerminal)) this.#write(stdout, out);
+    if (err.length > 0 && attaches.stderr) this.#write(stderr, err);
+  }
+
+  failure(sentence: string): void {
+    this.#write(stderr, Buffer.from(`${sentence}\r\n`));
+  }
+
+  waitingBytes(): number {
+    return this.#stream?.waitingBytes() ?? 0;
+  }
+
+  #write(stream: typeof stdout | typeof stderr, data: Uint8Array): void {
+    if (!this.#exec.hasTerminal) this.#put(frameHeader(stream, data.length));
+    this.#put(data);
+  }
+
+  #put(data: Uint8Array): void {
+    if (this.#stream === null) this.#early.push(data);
+    else this.#stream.write(data);
+  }
+}
