@@ -6,6 +6,7 @@ import {
   Certificate,
   IssuanceStatus,
   IssuanceStatus_State,
+  LogCopies,
   ManagerPlace,
   ListExtensionsResponse,
   NodePatch,
@@ -58,6 +59,8 @@ export interface OperatorSources {
   readonly askClock: AskClock;
   /** Number of node sessions that this manager holds. */
   sessions(): number;
+  /** Copies of the log; null while nothing answers for it. Absent: there is nothing to count. */
+  copies?(): Promise<{ readonly wanted: number; readonly current: number } | null>;
 }
 
 export function createOperator(
@@ -145,7 +148,8 @@ export function createOperator(
         return RotateCertificateResponse.create();
       },
 
-      Status(_request, { peer }) {
+      async Status(_request, { peer }) {
+        const copies = (await sources.copies?.()) ?? null;
         const leader = sources.leader();
         const { healthy, progressAgeMs } = sources.health();
         let clusterId = "";
@@ -162,6 +166,7 @@ export function createOperator(
           progressAgeMs,
           healthy,
           troubles: sources.troubles(),
+          logCopies: copies === null ? null : LogCopies.create(copies),
           callerRole: peer.role ?? "admin",
           callerName: peer.user?.slice("user-".length) ?? "",
           answeredAt: timestampOf(env.clock.now()),

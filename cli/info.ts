@@ -64,6 +64,7 @@ function dockerObject({ createdAt, networks, nodes, services, status, tasks }: F
       Since: timeText(since),
       Blocking: blocking,
     })),
+    LogCopies: { Wanted: status.logCopies?.wanted ?? 0, Current: status.logCopies?.current ?? 0 },
     ProgressAgeMs: status.progressAgeMs,
     NodesReady: inState(NodeStatus_State.READY),
     NodesDown: inState(NodeStatus_State.DOWN),
@@ -72,6 +73,12 @@ function dockerObject({ createdAt, networks, nodes, services, status, tasks }: F
     Tasks: tasks.filter((task) => isWanted(task)).length,
     TasksRunning: tasks.filter((task) => isRunning(task)).length,
   };
+}
+
+function copiesText({ logCopies }: StatusResponse): string {
+  if (logCopies === null) return "";
+  const { current, wanted } = logCopies;
+  return wanted === 1 ? ", one copy" : `, ${current} of ${wanted} copies current`;
 }
 
 function text(found: Found): string {
@@ -97,7 +104,7 @@ function text(found: Found): string {
       "Trouble",
       `${sentence} (since ${timeText(since)})`,
     ]),
-    ["Log", `version ${status.applied}, epoch ${status.epoch}`],
+    ["Log", `version ${status.applied}, epoch ${status.epoch}${copiesText(status)}`],
     ["Managers", String(nodes.filter(isManager).length)],
     [
       "Nodes",

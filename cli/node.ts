@@ -4,6 +4,7 @@ import {
   Annotations,
   ControlService,
   IssuanceStatus_State,
+  type LogCopies,
   ListTasksRequest_Filters,
   Node,
   NodeRole,
@@ -71,7 +72,7 @@ const ls = command({
   run: ({ values, shell }) =>
     withManager(shell, async (client) => {
       const isWanted = matchingNodes(values.filter ?? []);
-      const [nodes, { managerId }] = await Promise.all([
+      const [nodes, { logCopies, managerId }] = await Promise.all([
         listNodes(client),
         client.call(OperatorService.methods.Status, StatusRequest.create({})),
       ]);
@@ -95,8 +96,19 @@ const ls = command({
         },
         values,
       );
+      const remark = copiesRemark(logCopies, nodes.filter(({ managerStatus }) => managerStatus !== null).length);
+      if (remark !== "" && values.quiet !== true && values.format === undefined) shell.remark(remark);
     }),
 });
+
+/** Empty while every copy is current, and for a single manager, which cannot have more than one. */
+function copiesRemark(copies: LogCopies | null, managers: number): string {
+  if (copies === null || managers < 2) return "";
+  if (copies.wanted === 1) return "The log has one copy: see 'muster info'";
+  return copies.current < copies.wanted
+    ? `The log has ${copies.current} of ${copies.wanted} current copies: see 'muster info'`
+    : "";
+}
 
 /** Empty for a stock manager, which does not have this call, and with --at. */
 async function sessionState(client: ManagerClient, id: string): Promise<string> {

@@ -265,6 +265,7 @@ async function startManagerLife(
             ending,
             newId: () => newId(random),
             callPrepare: prepareCaller(vault),
+            fetchKeys,
             restart,
           })
         : null;
@@ -275,7 +276,9 @@ async function startManagerLife(
       servers: options.nats?.servers ?? [],
       ...(options.nats === null ? {} : { replicas: replicasOn(options.nats), ...natsAccess(options.nats) }),
       ...(managersNats === null ? {} : managersNats.access),
-      ...(natsServer === null ? {} : { flushesEveryWrite: natsServer.flushesEveryWrite, disk: natsServer.disk }),
+      // Another manager's own server is configured like this one's.
+      ...(managersNats === null ? {} : { flushesEveryWrite: natsServer?.flushesEveryWrite ?? true }),
+      ...(natsServer === null ? {} : { disk: natsServer.disk }),
       name: `muster-manager-${knownNodeId(dataDir) ?? "joining"}`,
       telemetry,
       signal: ending,
@@ -336,6 +339,7 @@ async function startManagerLife(
       warnings,
       troubles,
       servers: () => link.servers(),
+      copies: () => link.copies(),
       recording: {
         ring: telemetry.recorder,
         signer: () => {
@@ -370,8 +374,10 @@ async function startManagerLife(
       for (const step of undo.splice(natsServer === null ? 0 : stepsOfNats).reverse()) await step();
       if (natsServer === null) throw new UserError(demotedSentence(managerId));
       telemetry.log.warn({ manager: managerId }, `${demotedSentence(managerId)}; its nats-server keeps running`);
+      void managersNats?.released().then(() => onBroken(new UserError(demotedSentence(managerId))));
     };
-    if (demotion.isDemoted()) {
+    const isRemoved = managersNats?.isDenied === true && manager.replica.get("node", managerId) === undefined;
+    if (demotion.isDemoted() || isRemoved) {
       await standDown();
       return running;
     }
@@ -434,8 +440,12 @@ async function startManagerLife(
       undo.push(() => scheduled.stop());
     }
     pending.join?.done();
-    const move = managersNats?.startMove(manager.replica) ?? null;
-    undo.push(() => move?.stop());
+    const upkeep = managersNats?.startUpkeep({
+      store: manager.replica,
+      troubles,
+      useServers: (servers) => link.useServers(servers),
+    });
+    undo.push(() => upkeep?.stop());
     telemetry.log.info({ manager: managerId, advertise, controlSocket }, "manager is serving");
     return running;
   } catch (error) {

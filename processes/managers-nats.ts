@@ -7,6 +7,7 @@ import { timeMs } from "../proto/time.ts";
 import { sentence } from "../actors/sentence.ts";
 import type { Running } from "../actors/environment.ts";
 import type { DataKeyParts, FetchKeys } from "../actors/keys/data-keys.ts";
+import { startNatsMembers } from "../actors/manager/nats-members.ts";
 import { startNatsMove } from "../actors/manager/nats-move.ts";
 import { NatsCluster, NatsCluster_Stage as Stage, type GetDataKeysResponse } from "../proto/gen/messages.ts";
 import type { Host } from "../runtime/host.ts";
@@ -14,12 +15,14 @@ import type { NatsOptions } from "../runtime/nats/connection.ts";
 import { NatsProblem } from "../runtime/nats/errors.ts";
 import { showUrl, type NatsServer } from "../runtime/nats/server.ts";
 import { RpcError, Status } from "../runtime/ports/rpc.ts";
+import type { Troubles } from "../runtime/ports/troubles.ts";
 import type { Store } from "../runtime/store/store.ts";
 import type { Vault } from "../runtime/store/vault.ts";
 import { UserError } from "../lib/user-error.ts";
 import { ownNatsFolder, setOwnNatsAside, startStandalone } from "./move-own-nats.ts";
 import { createBeside, memberOf, movePorts, startMember, type CallPrepare, type ClusterParts } from "./nats-cluster.ts";
 import { openNatsIdentity } from "./nats-identity.ts";
+import { isMember, membersPorts, refreshMembers, watchForRelease } from "./nats-members.ts";
 import { unlessEnding } from "./signals.ts";
 
 /** Kerberos's customary limit. Leases and certificates tolerate much more, but times of tasks would not be comparable. */
@@ -105,13 +108,25 @@ interface ManagersNats {
   readonly server: NatsServer | null;
   /** Whether that server belongs to a cluster. */
   readonly isClustered: boolean;
+  /** Whether other managers said at the start that this one is none any more, while the cluster still needs its server. */
+  readonly isDenied: boolean;
   /** For the operator. */
   readonly warnings: readonly string[];
   /** For other managers. */
   readonly forOthers: Pick<Required<DataKeyParts>, "natsServers" | "natsCluster" | "prepareNats">;
-  /** To be called when the manager serves: moves the log when there are managers for a cluster. */
-  startMove(store: Store): Running | null;
+  /** To be called when the manager serves: moves the log when there are managers for a cluster, and keeps the cluster whole. */
+  startUpkeep(serving: Serving): Running | null;
+  /** For a manager that was demoted: resolves once nobody needs its server any more. */
+  released(): Promise<void>;
   stop(): Promise<void>;
+}
+
+/** The parts of a serving manager. */
+interface Serving {
+  readonly store: Store;
+  readonly troubles: Troubles;
+  /** See `NatsLink`. */
+  readonly useServers: (servers: readonly string[]) => void;
 }
 
 interface Opening extends Omit<ClusterParts, "identity"> {
@@ -119,6 +134,7 @@ interface Opening extends Omit<ClusterParts, "identity"> {
   readonly ending: AbortSignal;
   readonly newId: () => string;
   readonly callPrepare: CallPrepare;
+  readonly fetchKeys: FetchKeys;
   /** Ends this life of the manager; the next one continues from what is saved. */
   readonly restart: () => void;
 }
@@ -142,27 +158,42 @@ export async function openManagersNats(opening: Opening): Promise<ManagersNats> 
 type Undo = (() => Promise<void> | void)[];
 
 async function open(opening: Opening & ClusterParts, undo: Undo): Promise<Omit<ManagersNats, "stop">> {
-  const { advertisedHost, dataDir, host, identity, listen, managerId, restart, telemetry, vault } = opening;
+  const { advertisedHost, dataDir, fetchKeys, host, identity, listen, managerId, restart, telemetry, vault } = opening;
   const tls = identity.clientTls;
   const stage = vault.fields.natsCluster?.stage;
   if (stage === Stage.MOVING || stage === Stage.COMMITTING) await continueMove(opening);
+  let isDenied = false;
+  if (vault.fields.natsCluster?.stage === Stage.MOVED) {
+    setOwnNatsAside(dataDir);
+    isDenied = await refreshMembers(vault, managerId, fetchKeys);
+  }
+  // The others may have gone on without this one.
   const cluster = vault.fields.natsCluster;
   if (cluster !== null && cluster.stage === Stage.MOVED) {
-    setOwnNatsAside(dataDir);
     const server = await startMember(opening, cluster);
     undo.push(() => server.stop());
-    const servers = cluster.members.map(({ url }) => url);
+    if (isDenied && !(await isMember(opening, server))) throw new UserError(replacedSentence);
+    const urls = (): readonly string[] => (vault.fields.natsCluster ?? cluster).members.map(({ url }) => url);
     return {
-      access: { servers, tls, replicas: 3 },
+      access: { servers: urls(), tls, replicas: 3 },
       server,
       isClustered: true,
+      isDenied,
       warnings: [],
       forOthers: {
-        natsServers: () => servers,
-        natsCluster: () => cluster,
+        natsServers: urls,
+        natsCluster: () => vault.fields.natsCluster,
         prepareNats: () => refused("a server of its own"),
       },
-      startMove: () => null,
+      startUpkeep: ({ store, troubles, useServers }) => {
+        const ports = membersPorts(opening, { ...opening, server, useServers });
+        return startNatsMembers({ host, managerId, telemetry }, ports, { store, troubles });
+      },
+      released: () => {
+        const watch = watchForRelease(opening, server);
+        undo.push(() => watch.stop());
+        return watch.released;
+      },
     };
   }
   const others = vault.fields.natsServers;
@@ -177,13 +208,15 @@ async function open(opening: Opening & ClusterParts, undo: Undo): Promise<Omit<M
       access: { servers: others, tls, replicas: others.length >= 3 ? 3 : 1 },
       server: null,
       isClustered: false,
+      isDenied: false,
       warnings: others.length >= 3 ? [spareSentence] : [],
       forOthers: {
         natsServers: () => vault.fields.natsServers,
         natsCluster: () => null,
         prepareNats: (request) => beside.prepare(request),
       },
-      startMove: () => null,
+      startUpkeep: () => null,
+      released: never,
     };
   }
   // This manager was ended while it formed a cluster.
@@ -196,20 +229,30 @@ async function open(opening: Opening & ClusterParts, undo: Undo): Promise<Omit<M
     access: { servers: [server.url], tls },
     server,
     isClustered: false,
+    isDenied: false,
     warnings: [],
     forOthers: {
       natsServers: () => [showUrl(advertisedHost, server.port)],
       natsCluster: () => null,
       prepareNats: () => refused("the log of its cluster"),
     },
-    startMove: (store) => {
+    startUpkeep: ({ store }) => {
       const ports = movePorts(opening, { ...opening, source: null });
       const move = startNatsMove({ host, managerId, telemetry }, ports, { stage: "none", store });
       undo.push(() => ports.stop());
       return move;
     },
+    released: never,
   };
 }
+
+/** A server with the only copy, or none of its own. */
+function never(): Promise<never> {
+  return new Promise(() => {});
+}
+
+const replacedSentence =
+  "this manager was demoted or removed, and its cluster goes on without its nats-server: to join again, start it with another --data-dir and --join";
 
 const spareSentence =
   "Three other managers keep the log's copies, and this one keeps none: it leads and serves nodes like them, but the cluster still needs two of those three.";

@@ -15,7 +15,7 @@ import {
 } from "../proto/gen/messages.ts";
 import type { NatsOptions } from "../runtime/nats/connection.ts";
 import { commitCopy, copyStreams, isCommitted, waitForLeader } from "../runtime/nats/move.ts";
-import { freePortOf, startNatsServer, type NatsServer } from "../runtime/nats/server.ts";
+import { freePortOf, NatsServerProblem, startNatsServer, type NatsServer } from "../runtime/nats/server.ts";
 import type { Telemetry } from "../runtime/ports/index.ts";
 import { RpcError, Status } from "../runtime/ports/rpc.ts";
 import type { Vault } from "../runtime/store/vault.ts";
@@ -47,14 +47,15 @@ export function memberOf({ members }: NatsCluster, managerId: string): NatsMembe
 }
 
 /** Chooses free ports. */
-export async function offerMember(parts: ClusterParts, clusterId: string): Promise<NatsMember> {
+export async function offerMember(parts: ClusterParts, clusterId: string, revision = 0): Promise<NatsMember> {
   const { advertisedHost: host, listen, managerId } = parts;
   const client = await freePortOf([listen.port + clientPortAfter], listen.host);
   let route = await freePortOf([listen.port + routePortAfter], listen.host);
   while (route === client) route = await freePortOf([], listen.host);
   return NatsMember.create({
     managerId,
-    serverName: `muster-${managerId}-${clusterId}`,
+    // NATS never takes a server of the same name back at once: one that returns needs another.
+    serverName: `muster-${managerId}-${clusterId}${revision === 0 ? "" : `-${revision}`}`,
     url: `nats://${formatHostPort({ host, port: client })}`,
     route: formatHostPort({ host, port: route }),
   });
@@ -144,15 +145,17 @@ export function createBeside(parts: ClusterParts, onMoved: () => void): Beside {
   return {
     prepare(request) {
       const work = async (): Promise<NatsMember> => {
-        const { clusterId, members } = request;
+        const { clusterId, members, revision } = request;
         if (vault.fields.natsServers.length === 0)
           throw new RpcError(Status.FAILED_PRECONDITION, "this manager has a NATS of its own");
-        if (members.length === 0) return offerMember(parts, clusterId);
-        const cluster = NatsCluster.create({ id: clusterId, members, stage: Stage.PREPARED });
+        if (members.length === 0) return offerMember(parts, clusterId, revision);
+        const cluster = NatsCluster.create({ id: clusterId, members, stage: Stage.PREPARED, revision });
         const own = memberOf(cluster, managerId);
         if (own === undefined) throw new RpcError(Status.INVALID_ARGUMENT, "this manager is not among the members");
         vault.update({ natsCluster: cluster });
-        await start(cluster);
+        await start(cluster).catch((error: unknown) => {
+          throw error instanceof NatsServerProblem ? new RpcError(Status.FAILED_PRECONDITION, error.message) : error;
+        });
         return own;
       };
       const result = queue.then(work);

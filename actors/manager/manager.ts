@@ -136,6 +136,8 @@ interface ManagerParts extends Omit<Environment, "store" | "proposer" | "times">
   readonly warnings: readonly string[];
   /** Counts the servers of the bus; absent when there is nothing to count. */
   servers?(): Promise<BusServers>;
+  /** Copies of the log, and how many of them are current; absent when there is nothing to count. */
+  copies?(): Promise<{ readonly wanted: number; readonly current: number } | null>;
   /** Where every part of this process raises troubles. */
   readonly troubles: Troubles;
   /** Controllers of storage plugins on this machine; none when absent. */
@@ -418,6 +420,7 @@ export function startManager(parts: ManagerParts): Manager {
     health: () => ({ healthy: unhealthy() === null, progressAgeMs: progress.ageMs() }),
     sessions: () => [...dispatcher.sessions()].length,
     askClock: parts.askClock,
+    ...(parts.copies === undefined ? {} : { copies: parts.copies }),
   });
   const running: readonly Running[] = [
     serviceTraces,

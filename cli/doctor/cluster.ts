@@ -44,6 +44,7 @@ export function clusterFindings(facts: ClusterFacts): readonly Finding[] {
   return [
     ...manager(facts),
     leader(facts),
+    ...copies(facts),
     managers(facts),
     ...clocks(facts),
     nodes(facts),
@@ -68,6 +69,17 @@ function manager({ status }: ClusterFacts): readonly Finding[] {
 function leader({ status }: ClusterFacts): Finding {
   if (status.leaderId !== "") return ok("leader", `${status.leaderId} leads`);
   return problem("leader", "no manager leads: nothing can be changed", "start the other managers and nats-servers");
+}
+
+/** Which copy is missing is among the manager's troubles. */
+function copies({ status }: ClusterFacts): readonly Finding[] {
+  const { current, wanted } = status.logCopies ?? { current: 0, wanted: 0 };
+  // A single copy is among the warnings, and a silent log among the troubles.
+  if (wanted <= 1) return [];
+  const found = `${current} of ${wanted} copies of the log are current`;
+  return [
+    current < wanted ? warning("copies", found, "start the manager or nats-server that is away") : ok("copies", found),
+  ];
 }
 
 function managers({ nodes: all }: ClusterFacts): Finding {

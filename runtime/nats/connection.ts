@@ -11,12 +11,14 @@ import { NatsLeases } from "./leases.ts";
 import { Link } from "./link.ts";
 import { NatsLog } from "./log.ts";
 import type { NatsTls } from "./nats-tls.ts";
-import { setUpBlobs, setUpStreams } from "./streams.ts";
+import { logStream, setUpBlobs, setUpStreams, streamCopies } from "./streams.ts";
 
 /** Bytes: NATS's own default. It is enough for the managers' messages and for a transaction with the largest config. */
 const maxPayloadMin = 1024 * 1024;
 /** A server that is starting beside us answers within this time. */
 const firstConnectMsDefault = 10_000;
+/** For the question how many copies of the log are current, in milliseconds. */
+const copiesMs = 1_500;
 
 export interface NatsOptions {
   /** `nats://[user:pass@]host:port`; several must be servers of one cluster. */
@@ -59,6 +61,10 @@ export interface NatsLink {
   readonly serverVersion: string;
   /** Counts the configured servers and those that answer. Takes at most 1.5 s. */
   servers(): Promise<BusServers>;
+  /** Copies of the log, and how many of them are current; null while NATS does not answer for it. Takes at most 1.5 s. */
+  copies(): Promise<{ readonly wanted: number; readonly current: number } | null>;
+  /** Replaces the configured servers, which are those of the same cluster, for the next connections. */
+  useServers(servers: readonly string[]): void;
   /** How long requests to the log have been unanswered, and the reason of the last one; null while the log is served. */
   unserved(): { readonly ms: number; readonly reason: string } | null;
   /** Where JetStream is off; null while it is on, and without a connection. */
@@ -124,6 +130,8 @@ export async function connectNats(options: NatsOptions): Promise<NatsLink> {
       }),
       serverVersion,
       servers: () => link.servers(),
+      copies: () => (link.isUp() ? streamCopies(link, logStream, copiesMs) : Promise.resolve(null)),
+      useServers: (servers) => link.useServers(servers),
       fullReason: () =>
         options.disk?.space.kind === "full" ? fullSentence(options.disk.space) : link.serving.fullReason,
       jetStreamOff: () => link.jetStreamOff,

@@ -24,6 +24,7 @@ export const JetStreamError = {
   /** Fewer servers run than the number of replicas requested. */
   noPeers: 10005,
   noMessageFound: 10037,
+  serverNotMember: 10044,
   streamNameInUse: 10058,
   streamNotFound: 10059,
   replicasWithoutCluster: 10074,

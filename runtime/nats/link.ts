@@ -68,7 +68,7 @@ interface Wanted {
 
 export class Link {
   readonly #options: LinkOptions;
-  readonly #addresses: readonly NatsAddress[];
+  #addresses: readonly NatsAddress[];
   readonly #wanted = new Set<Wanted>();
   readonly #requests = new Requests();
   readonly #upListeners = new Set<(up: boolean) => void>();
@@ -116,6 +116,11 @@ export class Link {
 
   isUp(): boolean {
     return this.#state === "up";
+  }
+
+  /** For the next connections. Does nothing without servers. */
+  useServers(servers: readonly string[]): void {
+    if (servers.length > 0) this.#addresses = servers.map(parseAddress);
   }
 
   isConnected(): boolean {

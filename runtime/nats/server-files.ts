@@ -131,7 +131,9 @@ export async function writeConfig(
     ...(flushesEveryWrite ? ["  # Acknowledge only what is on the disk.", "  sync_interval: always"] : []),
     "}",
     ...(options.tls === undefined ? passwordLines(options) : tlsLines(options.tls)),
-    ...(options.cluster === undefined ? [] : clusterLines(options.cluster, options.host, options.tls)),
+    ...(options.cluster === undefined
+      ? []
+      : [...clusterLines(options.cluster, options.host, options.tls), ...accountLines(options)]),
     "",
   ];
   await replaceFile(files.config, lines.join("\n"));
@@ -169,6 +171,19 @@ function clusterLines(
     `  routes: [${routes.map((each) => JSON.stringify(each)).join(", ")}]`,
     ...(tls === undefined ? [] : tlsLines(tls).map((line) => `  ${line}`)),
     "}",
+  ];
+}
+
+/** Its manager's user of the system account, by which servers are removed from the cluster. */
+export const systemUser = "system";
+
+function accountLines({ user, pass }: ServerAccess): readonly string[] {
+  const [everybody, password] = [JSON.stringify(user), JSON.stringify(pass)];
+  return [
+    "# Clients need a certificate. The password is for this server's manager, and for the system account alone.",
+    `authorization { users: [{ user: ${everybody}, password: ${password} }] }`,
+    `no_auth_user: ${everybody}`,
+    `accounts { $SYS { users: [{ user: ${JSON.stringify(systemUser)}, password: ${password} }] } }`,
   ];
 }
 

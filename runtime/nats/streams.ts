@@ -272,6 +272,27 @@ export async function streamBounds(
     : { first: numberField(state, "first_seq"), last };
 }
 
+/** Copies of a stream, and how many of them are complete and on servers that follow it; null if it does not answer. */
+export async function streamCopies(
+  link: Link,
+  stream: string,
+  timeoutMs: number,
+): Promise<{ readonly wanted: number; readonly current: number } | null> {
+  const called = await callJetStream(link, `STREAM.INFO.${stream}`, null, timeoutMs);
+  if (called.kind !== "ok" || !isLed(called.body)) return null;
+  const wanted = Math.max(1, numberField(fieldsField(called.body, "config"), "num_replicas"));
+  return { wanted, current: 1 + currentFollowers(called.body).length };
+}
+
+/** Names of the servers beside the leader that follow the stream. */
+export function currentFollowers(info: Fields): readonly string[] {
+  const { replicas } = fieldsField(info, "cluster");
+  const followers = Array.isArray(replicas) ? (replicas as readonly Fields[]) : [];
+  return followers.flatMap((each) =>
+    each["current"] === true && each["offline"] !== true ? [textField(each, "name")] : [],
+  );
+}
+
 /** Size of a stream in bytes; null if it does not answer. */
 export async function streamBytes(link: Link, stream: string, timeoutMs: number): Promise<number | null> {
   const called = await callJetStream(link, `STREAM.INFO.${stream}`, null, timeoutMs);

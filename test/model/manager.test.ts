@@ -10,6 +10,8 @@ import { managerWatchMachine } from "../../machines/manager/manager-watch.machin
 import { membershipMachine } from "../../machines/manager/membership.machine.ts";
 import { isolationMachine, mayServe, type IsolationEvent } from "../../machines/manager/isolation.machine.ts";
 import { natsMoveMachine, othersNeeded, type NatsMoveEvent } from "../../machines/manager/nats-move.machine.ts";
+import type { NatsMembersStep } from "../../machines/manager/nats-members.ts";
+import { natsMembersMachine, type NatsMembersEvent } from "../../machines/manager/nats-members.machine.ts";
 import { progressMachine } from "../../machines/manager/progress.machine.ts";
 import { isAsked, isDue, isIn, paramsOf, walkChart } from "../support/chart-model.ts";
 
@@ -211,5 +213,45 @@ test("the old log is served until a copy may be valid, and never again from the 
       return { isSaved, mayBeValid };
     },
     ends: true,
+  });
+});
+
+test("a cluster of nats-servers changes by one step at a time, each after a reading, and missing copies are reported", async (t) => {
+  const reading = (step: NatsMembersStep, missing = ""): NatsMembersEvent => ({ type: "servers.read", step, missing });
+  const events: readonly NatsMembersEvent[] = [
+    { type: "managers.changed" },
+    reading({ kind: "none" }),
+    reading({ kind: "none" }, "two of three copies"),
+    reading({ kind: "learn" }),
+    reading({ kind: "add", managerId: "m4" }, "two of three copies"),
+    reading({ kind: "remove", server: "muster-m3-c" }),
+    { type: "reading.failed", reason: "r" },
+    { type: "step.taken" },
+    { type: "step.failed", reason: "r" },
+  ];
+  await walkChart(t, {
+    machine: natsMembersMachine,
+    inputs: [undefined],
+    events,
+    matters: ({ readingsWithMissing, step }) => [Math.min(readingsWithMissing, 2), step],
+    memory: { readings: 0 },
+    check: (memory, step, claim) => {
+      const { asked, event, from } = step;
+      const isRead = event?.type === "servers.read" && isIn(from, "reading");
+      const wanted = isRead ? event.step.kind : "none";
+      for (const kind of ["add", "remove", "learn"] as const)
+        claim("NM3", isAsked(asked, kind) === (wanted === kind), `${kind} without a reading that asks for it, or not`);
+      const begins = ["adding", "removing", "learning"].some((state) => isIn(step, state));
+      claim("NM3", !isAsked(asked, "readServers") || !begins, "it reads while a step is under way");
+      const readings = !isRead ? memory.readings : event.missing === "" ? 0 : memory.readings + 1;
+      const said = paramsOf<{ sentence: string }>(asked, "reportMissing").map(({ sentence }) => sentence);
+      claim("NM4", said.length > 0 === isRead, "a reading is not reported, or a report has none");
+      claim(
+        "NM4",
+        said.every((sentence) => (sentence !== "") === (isRead && event.missing !== "" && readings >= 2)),
+        "missing copies are reported too early, or not, or not withdrawn",
+      );
+      return { readings: Math.min(readings, 2) };
+    },
   });
 });
