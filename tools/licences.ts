@@ -5,6 +5,16 @@ import { fileURLToPath } from "node:url";
 
 const top = fileURLToPath(new URL("..", import.meta.url));
 
+const rule = `\n${"-".repeat(80)}\n\n`;
+
+/** The packages that such a text lists, as `NAME@VERSION`. */
+export function packagesOf(text: string): readonly string[] {
+  return text.split(rule).flatMap((each) => {
+    const [, name, version] = /^(\S+) (\S+) \(/.exec(each) ?? [];
+    return name === undefined || version === undefined ? [] : [`${name}@${version}`];
+  });
+}
+
 /** Names, versions and texts of the packages among the inputs of a bundle, whose paths begin at the top of the checkout. */
 export function licences(inputs: readonly string[]): string {
   const packages = new Set(
@@ -20,5 +30,5 @@ export function licences(inputs: readonly string[]): string {
       const text = file === undefined ? "" : `\n\n${readFileSync(join(top, folder, file), "utf8").trim()}`;
       return `${name} ${version} (${license})${text}\n`;
     })
-    .join(`\n${"-".repeat(80)}\n\n`);
+    .join(rule);
 }

@@ -173,6 +173,8 @@ const fileWriters: Record<string, string> = {
   "tools/bundle-ui.ts": "generates code of this tree",
   "tools/package/debian.ts": "builds in a folder of its own",
   "tools/package/npm.ts": "builds in a folder of its own",
+  "tools/package/oci.ts": "builds in a folder of its own",
+  "tools/package/release.ts": "builds in a folder of its own",
   "tools/package/single-file.ts": "builds in a folder of its own",
   "tools/package/write-caches.ts": "builds in a folder of its own",
 };

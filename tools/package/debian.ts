@@ -18,18 +18,17 @@ import { dirname, join } from "node:path";
 import { gzipSync } from "node:zlib";
 import { scripts } from "../../cli/completion/scripts.ts";
 import { version } from "../../lib/version.ts";
-import { findBinary } from "../../runtime/nats/server-binary.ts";
 import { buildInfo } from "./build-info.ts";
 import { top } from "./bundle.ts";
 import { filesBelow } from "./contents.ts";
 import { manPages } from "./man-pages.ts";
-import { packSingleFile } from "./single-file.ts";
+import { natsServer } from "./nats-server.ts";
 
 /** Debian's names of the architectures of Node. */
-const architectures: Readonly<Record<string, string>> = { x64: "amd64", arm64: "arm64" };
+export const architectures: Readonly<Record<string, string>> = { x64: "amd64", arm64: "arm64" };
 
 /** The time of the commit, so that a package does not depend on when it is built. */
-function builtAt(): Date {
+export function builtAt(): Date {
   return new Date(buildInfo()?.date ?? 0);
 }
 
@@ -74,8 +73,8 @@ License: Apache-2.0
  See /usr/share/common-licenses/Apache-2.0. The licences of Node and of the libraries in /usr/bin/muster are in licences.txt.gz.
 `;
 
-/** Returns the path of the file. */
-export async function packDebian(out: string): Promise<string> {
+/** `singleFile`: the executable, with its licences beside it. Returns the path of the file. */
+export async function packDebian(out: string, singleFile: string): Promise<string> {
   const architecture = architectures[process.arch];
   if (architecture === undefined) throw new Error(`no Debian architecture is known for ${process.arch}`);
   const root = join(out, "debian");
@@ -90,16 +89,15 @@ export async function packDebian(out: string): Promise<string> {
   const putCompressed = (path: string, content: string | Buffer): void =>
     put(`${path}.gz`, gzipSync(content, { level: 9 }));
 
-  mkdirSync(join(root, "usr/bin"), { recursive: true });
-  const command = await packSingleFile(join(root, "usr/bin"));
-  const licences = join(root, "usr/bin/muster-LICENSES.txt");
-  putCompressed("usr/share/doc/muster/licences.txt", readFileSync(licences));
-  rmSync(licences);
-  chmodSync(command, 0o755);
-  const nats = await findBinary(process.env["MUSTER_NATS_SERVER"]);
-  mkdirSync(join(root, "usr/lib/muster"), { recursive: true });
-  copyFileSync(executablePath(nats.binary), join(root, "usr/lib/muster/nats-server"));
-  chmodSync(join(root, "usr/lib/muster/nats-server"), 0o755);
+  const copyProgram = (from: string, path: string): void => {
+    mkdirSync(dirname(join(root, path)), { recursive: true });
+    copyFileSync(from, join(root, path));
+    chmodSync(join(root, path), 0o755);
+  };
+  copyProgram(singleFile, "usr/bin/muster");
+  putCompressed("usr/share/doc/muster/licences.txt", readFileSync(join(dirname(singleFile), "muster-LICENSES.txt")));
+  const nats = await natsServer();
+  copyProgram(nats.path, "usr/lib/muster/nats-server");
   for (const name of ["muster-driver-docker", "muster-driver-exec", "muster-dataplane-nft"])
     symlinkSync("../../bin/muster", join(root, "usr/lib/muster", name));
 
@@ -141,10 +139,4 @@ export async function packDebian(out: string): Promise<string> {
   });
   rmSync(root, { recursive: true });
   return file;
-}
-
-/** A name without a slash is looked up on PATH. */
-function executablePath(binary: string): string {
-  if (binary.includes("/")) return binary;
-  return execFileSync("sh", ["-c", 'command -v "$0"', binary], { encoding: "utf8" }).trim();
 }

@@ -2,7 +2,7 @@
 import { execFileSync } from "node:child_process";
 import { chmodSync, copyFileSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
-import { dirname, join } from "node:path";
+import { dirname, join, relative } from "node:path";
 import { build, transform } from "esbuild";
 import { buildInfo } from "./build-info.ts";
 import { programs } from "../../lib/installation.ts";
@@ -12,6 +12,11 @@ import { filesBelow, installedFolders } from "./contents.ts";
 
 /** As in bin/muster. V8 rejects a code cache that was made with other flags. */
 const nodeFlags = ["--max-semi-space-size=4", "--heap-growing-percent=40", "--disable-warning=ExperimentalWarning"];
+/**
+ * Flags with which the same scripts give the same code caches. Hashes of strings are in them. So are bytes between objects, which
+ * are zero until a collection of the old heap returns used memory: at this initial size, in MB, there is none.
+ */
+const sameBytesFlags = ["--random-seed=1", "--initial-heap-size=1024"];
 /** In every Node executable: https://nodejs.org/api/single-executable-applications.html */
 const fuse = "NODE_SEA_FUSE_fce680ab2cc467b6e072b8b5df1996b2";
 
@@ -44,7 +49,7 @@ export async function packSingleFile(out: string): Promise<string> {
   await writeScripts(modules, code);
   const node = join(top, "node_modules", ".bin", "node");
   const warmer = join(top, "tools", "package", "write-caches.ts");
-  execFileSync(node, [...nodeFlags, warmer, code, cache], { stdio: ["ignore", "ignore", 2] });
+  execFileSync(node, [...nodeFlags, ...sameBytesFlags, warmer, code, cache], { stdio: ["ignore", "ignore", 2] });
 
   const main = join(work, "main.cjs");
   await build({
@@ -72,11 +77,17 @@ export async function packSingleFile(out: string): Promise<string> {
     ...filesBelow(code).map((file) => [`code/${file}`, join(code, file)]),
     ...filesBelow(cache).map((file) => [`cache/${file}`, join(cache, file)]),
   ]);
-  const blob = join(work, "blob");
-  const config = join(work, "config.json");
-  const settings = { main, output: blob, disableExperimentalSEAWarning: true, execArgv: nodeFlags, assets };
+  const [blob, config] = [join(work, "blob"), join(work, "config.json")];
+  // The blob contains the path of the main module as it is written here.
+  const settings = {
+    main: relative(work, main),
+    output: blob,
+    disableExperimentalSEAWarning: true,
+    execArgv: nodeFlags,
+    assets,
+  };
   writeFileSync(config, JSON.stringify(settings));
-  execFileSync(node, ["--experimental-sea-config", config], { stdio: ["ignore", "ignore", 2] });
+  execFileSync(node, ["--experimental-sea-config", config], { cwd: work, stdio: ["ignore", "ignore", 2] });
 
   const executable = join(out, "muster");
   copyFileSync(node, executable);
