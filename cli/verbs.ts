@@ -51,6 +51,7 @@ export const verbs: Readonly<Record<string, VerbEntry>> = {
   resource: noun("Manage custom objects", () => import("./resource.ts")),
   policy: noun("Manage network policies", () => import("./policy.ts")),
   stack: noun("Manage stacks from Compose files", () => import("./stack.ts")),
+  import: verb("Take over a running Swarm", async () => (await import("./import.ts")).importSwarm),
   job: noun("Manage jobs: tasks that run to completion, once or on a schedule", () => import("./job.ts")),
   task: noun("Manage tasks", () => import("./task.ts")),
   swarm: noun("Manage the cluster: settings, root certificate, unlock key", () => import("./swarm.ts")),

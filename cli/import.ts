@@ -1,0 +1,161 @@
+/** `muster import`: takes over the networks, configs, secrets and services of a running Swarm. */
+import { readFileSync, readdirSync } from "node:fs";
+import { join } from "node:path";
+import { configBody, secretBody } from "../edges/docker/bodies/content.ts";
+import { networkBody } from "../edges/docker/bodies/network.ts";
+import { serviceBody } from "../edges/docker/bodies/service.ts";
+import { Failure } from "../edges/docker/failure.ts";
+import { check, type Shape } from "../edges/docker/shape.ts";
+import { UserError } from "../lib/user-error.ts";
+import {
+  ControlService,
+  CreateConfigRequest,
+  CreateNetworkRequest,
+  CreateSecretRequest,
+  CreateServiceRequest,
+  ListConfigsRequest,
+  ListSecretsRequest,
+  SecretSpec,
+} from "../proto/gen/messages.ts";
+import { command, type Command } from "./command.ts";
+import { contentName } from "./content.ts";
+import { networkSpec, planOf, serviceSpec, type Kind, type Step } from "./import/plan.ts";
+import { readSwarm, type Swarm } from "./import/swarm.ts";
+import {
+  listNetworks,
+  listServices,
+  networkName,
+  serviceName,
+  withManager,
+  type ManagerClient,
+} from "./manager-client.ts";
+import type { Shell } from "./shell.ts";
+import { formatTable } from "./table.ts";
+
+const { methods } = ControlService;
+type Ids = Readonly<Record<Kind, Map<string, string>>>;
+
+export const importSwarm: Command = command({
+  max: 0,
+  summary:
+    "Take over the networks, configs, secrets and services of a running Swarm, by name. Nothing is created if anything is blocked; objects that the cluster already has are left alone.",
+  options: {
+    from: {
+      type: "string",
+      value: "HOST",
+      help: "A manager of the Swarm, such as unix:///var/run/docker.sock (required)",
+    },
+    secrets: {
+      type: "string",
+      value: "DIR",
+      help: "Folder with the values of secrets, each in a file of the secret's name",
+      completes: "file",
+    },
+    "dry-run": { type: "boolean", help: "Only show the plan" },
+    partial: { type: "boolean", help: "Create what is not blocked" },
+  },
+  examples: [
+    { line: "muster import --from unix:///var/run/docker.sock --dry-run", does: "Show what would be taken over" },
+    {
+      line: "muster import --from unix:///var/run/docker.sock --secrets ./values",
+      does: "Take over everything, with the values of secrets from files",
+    },
+  ],
+  async run({ values, shell }) {
+    const { "dry-run": isDry = false, from, partial = false, secrets: folder } = values;
+    if (from === undefined) throw new UserError("--from is required: name a manager of the Swarm");
+    const swarm = await readSwarm(from);
+    await withManager(shell, async (client) => {
+      const ids = await idsOf(client);
+      const present = {
+        network: new Set(ids.network.keys()),
+        config: new Set(ids.config.keys()),
+        secret: new Set(ids.secret.keys()),
+        service: new Set(ids.service.keys()),
+      };
+      const steps = planOf(swarm, present, filesIn(folder));
+      print(shell, steps);
+      if (isDry) return;
+      const isBlocked = steps.some(({ does }) => does === "block");
+      if (isBlocked && !partial)
+        throw new UserError("nothing was created: resolve what is blocked, or use --partial to leave it out");
+      for (const step of steps) if (step.does === "create") await create(client, step, ids, swarm, folder ?? "");
+      const made = steps.filter(({ does }) => does === "create").length;
+      shell.print(`${made} created, ${steps.length - made} left alone or blocked`);
+    });
+  },
+});
+
+const words = { create: "create", keep: "keep", block: "BLOCKED" } as const;
+
+function print(shell: Shell, steps: readonly Step[]): void {
+  const rows = steps.map(({ does, from, kind, remark }) => [kind, from.name, words[does], remark]);
+  shell.print(formatTable(["KIND", "NAME", "ACTION", "REMARK"], rows));
+}
+
+/** By kind and name. */
+async function idsOf(client: ManagerClient): Promise<Ids> {
+  const [networks, { configs }, { secrets }, services] = await Promise.all([
+    listNetworks(client),
+    client.call(methods.ListConfigs, ListConfigsRequest.create({})),
+    client.call(methods.ListSecrets, ListSecretsRequest.create({})),
+    listServices(client),
+  ]);
+  return {
+    network: new Map(networks.map((each) => [networkName(each), each.id])),
+    config: new Map(configs.map((each) => [contentName(each), each.id])),
+    secret: new Map(secrets.map((each) => [contentName(each), each.id])),
+    service: new Map(services.map((each) => [serviceName(each), each.id])),
+  };
+}
+
+/** Throws UserError. */
+function filesIn(folder: string | undefined): ReadonlySet<string> {
+  if (folder === undefined) return new Set();
+  try {
+    return new Set(readdirSync(folder));
+  } catch (error) {
+    throw new UserError(`cannot read --secrets ${folder}: ${(error as Error).message}`, { cause: error });
+  }
+}
+
+/** Throws UserError. */
+function read<Message>(shape: Shape<Message>, spec: unknown, { from, kind }: Step): Message {
+  try {
+    return shape.read(check(shape, spec));
+  } catch (error) {
+    if (error instanceof Failure)
+      throw new UserError(`cannot take over ${kind} ${from.name}: ${error.message}`, { cause: error });
+    throw error;
+  }
+}
+
+async function create(client: ManagerClient, step: Step, ids: Ids, swarm: Swarm, folder: string): Promise<void> {
+  const { from, kind } = step;
+  switch (kind) {
+    case "network": {
+      const spec = read(networkBody, networkSpec(from), step);
+      const { network } = await client.call(methods.CreateNetwork, CreateNetworkRequest.create({ spec }));
+      ids.network.set(from.name, network?.id ?? "");
+      return;
+    }
+    case "config": {
+      const spec = read(configBody, from.spec, step);
+      const { config } = await client.call(methods.CreateConfig, CreateConfigRequest.create({ spec }));
+      ids.config.set(from.name, config?.id ?? "");
+      return;
+    }
+    case "secret": {
+      const shown = read(secretBody, from.spec, step);
+      const spec =
+        shown.driver === null ? SecretSpec.patch(shown, { data: readFileSync(join(folder, from.name)) }) : shown;
+      const { secret } = await client.call(methods.CreateSecret, CreateSecretRequest.create({ spec }));
+      ids.secret.set(from.name, secret?.id ?? "");
+      return;
+    }
+    case "service": {
+      const spec = read(serviceBody, serviceSpec(from, ids, swarm), step);
+      await client.call(methods.CreateService, CreateServiceRequest.create({ spec }));
+    }
+  }
+}
