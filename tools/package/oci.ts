@@ -242,7 +242,7 @@ export async function packOci(
           Entrypoint: ["muster"],
           Cmd: ["manager"],
           WorkingDir: "/",
-          ExposedPorts: { "2377/tcp": {}, "2378/tcp": {} },
+          ExposedPorts: { "2377/tcp": {}, "2378/tcp": {}, "2379/tcp": {}, "2380/tcp": {} },
           Volumes: { "/var/lib/muster": {} },
           // A manager or agent ends in order at SIGTERM.
           StopSignal: "SIGTERM",
