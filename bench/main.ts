@@ -23,6 +23,7 @@ import { schedulerTable } from "./scheduler.ts";
 import { ringCostTable } from "./ring-cost.ts";
 import { simulationTable } from "./simulation.ts";
 import { stackTable } from "./stack.ts";
+import { managerStartTable } from "./manager-start.ts";
 import { startUpTable } from "./start-up.ts";
 import { orExit, scriptArguments, UsageError } from "../test/support/script-arguments.ts";
 import { swarmkitTable } from "./swarmkit.ts";
@@ -34,7 +35,7 @@ const usage = `usage: npm run bench -- [--short] [--only GROUP]
   --short         Small loads, to check that each benchmark works
   --only GROUP    One group: load, failover, micro, scheduler, watch, logs, stack, list, history, backup, dataplane, docker, drivers, json, policy, inspection,
                   simulation (rehearsals),
-                  nats (our layer and the library's clients), recording, start (of a command),
+                  nats (our layer and the library's clients), recording, start (of a command), manager-start,
                   swarmkit (SwarmKit's own agents) or ui (needs Debian's chromium)`;
 const { short, only } = orExit(() =>
   scriptArguments(usage, { short: { type: "boolean", default: false }, only: { type: "string" } }),
@@ -71,6 +72,7 @@ const groups: Readonly<Record<string, () => Promise<string>>> = {
   swarmkit: () => swarmkitTable(short),
   ui: () => uiTable(short),
   start: () => startUpTable(short),
+  "manager-start": () => managerStartTable(short),
   simulation: () => simulationTable(short),
   inspection: async () => `${await inspectionTable(short)}\n${await ringCostTable(short)}`,
 };

@@ -42,6 +42,8 @@ export interface Peer {
 }
 
 const startTimeoutMs = 30_000;
+/** Fine enough for starts of a second, and little load beside one. */
+const answerPollMs = 10;
 const program = fileURLToPath(new URL("../bin/muster", import.meta.url));
 
 export async function until(
@@ -74,8 +76,13 @@ async function ended(child: ChildProcess, graceMs: number): Promise<void> {
   clearTimeout(force);
 }
 
+export interface MusterPeer extends Peer {
+  /** Ends it by that signal, starts it again on its data, and returns when its control socket answers a request, in milliseconds. */
+  restart(signal: "SIGTERM" | "SIGKILL"): Promise<number>;
+}
+
 /** `flags`: further flags of the manager. */
-export async function startMuster(flags: readonly string[] = []): Promise<Peer> {
+export async function startMuster(flags: readonly string[] = []): Promise<MusterPeer> {
   const dir = mkdtempSync(join(tmpdir(), "muster-bench-"));
   const port = await freePort();
   const socket = join(dir, "control.sock");
@@ -84,11 +91,9 @@ export async function startMuster(flags: readonly string[] = []): Promise<Peer> 
       encoding: "utf8",
       timeout: 60_000,
     }).trim();
-  const child = spawn(
-    program,
-    ["manager", "--data-dir", dir, "--listen", `127.0.0.1:${port}`, "--advertise", "127.0.0.1", ...flags],
-    { stdio: ["ignore", "ignore", "inherit"] },
-  );
+  const args = ["manager", "--data-dir", dir, "--listen", `127.0.0.1:${port}`, "--advertise", "127.0.0.1", ...flags];
+  const spawned = (): ChildProcess => spawn(program, args, { stdio: ["ignore", "ignore", "inherit"] });
+  let child = spawned();
   const stop = async (): Promise<void> => {
     await ended(child, 10_000);
     rmSync(dir, { recursive: true, force: true });
@@ -98,7 +103,7 @@ export async function startMuster(flags: readonly string[] = []): Promise<Peer> 
     await stop();
     throw error;
   });
-  const pids = processTree(child.pid as number);
+  let pids = processTree(child.pid as number);
   const { ListServices, ListServiceStatuses } = ControlService.methods;
   const running = async (name: string): Promise<number> => {
     const channel = await connectUnix(socket);
@@ -112,9 +117,36 @@ export async function startMuster(flags: readonly string[] = []): Promise<Peer> 
       channel.close();
     }
   };
+  const answersNow = async (): Promise<boolean> => {
+    const channel = await connectUnix(socket).catch(() => null);
+    if (channel === null) return false;
+    try {
+      await channel.unary(ListServices, ListServicesRequest.create({}), { timeoutMs: 1_000 });
+      return true;
+    } catch {
+      return false;
+    } finally {
+      channel.close();
+    }
+  };
+  const restart = async (signal: "SIGTERM" | "SIGKILL"): Promise<number> => {
+    const exit = new Promise((resolve) => child.once("exit", resolve));
+    child.kill(signal);
+    await exit;
+    const begun = performance.now();
+    child = spawned();
+    while (!(await answersNow())) {
+      if (performance.now() - begun > startTimeoutMs) throw new Error("muster did not start again");
+      await new Promise((resolve) => setTimeout(resolve, answerPollMs));
+    }
+    const took = performance.now() - begun;
+    pids = processTree(child.pid as number);
+    return took;
+  };
   return {
     name: "muster",
     running,
+    restart,
     host: "127.0.0.1",
     port,
     commandLine: [program, "--host", `unix://${socket}`],
