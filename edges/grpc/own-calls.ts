@@ -54,6 +54,12 @@ export class OwnCalls {
     served.handler.run(request, sink as Sink<unknown>, { ...this.#context(peer, method.path), signal });
   }
 
+  /** For work of the other edge that no method does. Throws RpcError unless the caller has that role. */
+  demand(role: "operator"): void {
+    const peer = authorize(role, this.#caller, this.#membership);
+    if (typeof peer === "string") throw new RpcError(Status.PERMISSION_DENIED, peer);
+  }
+
   /** OC1 */
   #admitted(path: string): { readonly served: ServedMethod; readonly peer: Peer } {
     const served = this.#methods.get(path);

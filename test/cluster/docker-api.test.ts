@@ -69,6 +69,10 @@ test("over TCP a user's certificate and role decide", async (t) => {
   t.regex(refused.text, /needs the role operator, and user reader has the role read-only/);
   t.is((await askTls(port, operator, "POST", "/v1.41/secrets/create", secret("a"))).status, 201);
   t.is((await askTls(port, operator, "POST", "/v1.41/swarm/update?version=1", "{}")).status, 403);
+  // A reader cannot make a manager connect to anything.
+  t.is((await askTls(port, reader, "GET", "/v1.41/distribution/127.0.0.1:1/app/json")).status, 403);
+  t.is((await askTls(port, reader, "POST", "/v1.41/auth", '{"serveraddress":"127.0.0.1:1"}')).status, 403);
+  t.is((await askTls(port, operator, "GET", "/v1.41/distribution/127.0.0.1:1/app/json")).status, 500);
 
   const tokensOf = async (user: Credentials): Promise<string> => (await askTls(port, user, "GET", "/v1.41/swarm")).text;
   t.false((await tokensOf(operator)).includes("SWMTKN"));

@@ -6,6 +6,7 @@ export interface EngineRequest {
   readonly path: string;
   readonly body?: string;
   readonly contentType?: string;
+  readonly headers?: Readonly<Record<string, string>>;
   /** The answer of a manager where it differs from a stock engine on purpose, and the reason. */
   readonly ours?: { readonly status: number; readonly text: RegExp; readonly why: string };
 }

@@ -11,7 +11,6 @@ import {
 import { clusterObject } from "../../../lib/docker-objects/cluster.ts";
 import { version as ownVersion } from "../../../lib/version.ts";
 import { isOlder, newestVersion, oldestVersion } from "../api-version.ts";
-import { Failure } from "../failure.ts";
 import { findCluster } from "../find.ts";
 import { ok, type Handler } from "../request.ts";
 import { containersOf } from "./containers.ts";
@@ -153,19 +152,3 @@ export const diskUsage: Handler = ({ version }) =>
   isOlder(version, "1.52")
     ? ok({ LayersSize: 0, Images: [], Containers: [], Volumes: [], BuildCache: [], BuilderSize: 0 })
     : ok({});
-
-/** Credentials are not checked here: each node presents them to the registry when it pulls. */
-export const checkAuth: Handler = () => {
-  throw new Failure(
-    501,
-    "a manager reaches no registry: credentials are used by the nodes, which get them with --with-registry-auth",
-  );
-};
-
-/** Clients then create the service with the tag, and say so. */
-export const resolveImage: Handler = () => {
-  throw new Failure(
-    501,
-    "a manager reaches no registry: pin the image by its digest (IMAGE@sha256:…), or let each node resolve the tag",
-  );
-};
