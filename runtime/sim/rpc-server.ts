@@ -92,11 +92,10 @@ export class ServedConnection {
     }
     if (timeoutMs !== undefined) {
       const timer = clock.setTimeout(() => call.abort(), timeoutMs);
-      call.signal.addEventListener("abort", () => clock.clearTimeout(timer));
-      call.onEnded = () => clock.clearTimeout(timer);
+      call.onOver = () => clock.clearTimeout(timer);
     }
     const deadline = timeoutMs === undefined ? undefined : clock.monotonic() + timeoutMs;
-    call.begin(served, { peer: admitted, signal: call.signal, deadline, traceparent, method: path });
+    call.begin(served, new ServedContext(call, { peer: admitted, deadline, traceparent, method: path }));
   }
 
   message(id: number, bytes: Uint8Array): void {
@@ -126,12 +125,35 @@ interface CallOptions {
   readonly onSend: () => void;
 }
 
+/** `signal` is made when a handler first reads it: most answer at once, and an AbortController takes longer than the rest of a call. */
+class ServedContext implements CallContext {
+  readonly peer: Peer;
+  readonly deadline: number | undefined;
+  readonly traceparent: string;
+  readonly method: string | undefined;
+  readonly #call: ServedCall;
+
+  constructor(call: ServedCall, { deadline, method, peer, traceparent }: Required<Omit<CallContext, "signal">>) {
+    this.#call = call;
+    this.peer = peer;
+    this.deadline = deadline;
+    this.traceparent = traceparent;
+    this.method = method;
+  }
+
+  get signal(): AbortSignal {
+    return this.#call.signal;
+  }
+}
+
 class ServedCall implements OpenCall {
   readonly #end: ConnectionEnd;
   readonly #client: CallClient;
   readonly #options: CallOptions;
-  readonly #abort = new AbortController();
-  onEnded: (() => void) | null = null;
+  #abort: AbortController | null = null;
+  #isAborted = false;
+  /** Called once, when the call has ended here, in whatever way. */
+  onOver: (() => void) | null = null;
   #served: Served | null = null;
   #context: CallContext | null = null;
   #requests: RequestQueue | null = null;
@@ -149,6 +171,8 @@ class ServedCall implements OpenCall {
   }
 
   get signal(): AbortSignal {
+    this.#abort ??= new AbortController();
+    if (this.#isAborted) this.#abort.abort();
     return this.#abort.signal;
   }
 
@@ -203,10 +227,16 @@ class ServedCall implements OpenCall {
 
   abort(): void {
     if (this.#isOver) return;
+    this.#isAborted = true;
+    this.#over();
+    this.#requests?.finish();
+    this.#abort?.abort();
+  }
+
+  #over(): void {
     this.#isOver = true;
     this.#options.onOver();
-    this.#requests?.finish();
-    this.#abort.abort();
+    this.onOver?.();
   }
 
   /** Ends the call with the error at the caller, and here as if the caller had disconnected. */
@@ -218,17 +248,22 @@ class ServedCall implements OpenCall {
 
   end(error: RpcError | null): void {
     if (this.#isOver) return;
-    this.#isOver = true;
-    this.#options.onOver();
-    this.onEnded?.();
+    this.#over();
     this.#end.send(() => this.#client.end(error));
   }
 
+  /** The answer and the end of the call arrive together, as in one packet. */
   async #answer(handle: () => unknown): Promise<void> {
     const { method } = this.#served as Served;
     try {
-      this.#write(method.response.encode(await handle()));
-      this.end(null);
+      const bytes = method.response.encode(await handle());
+      if (this.#isOver) return;
+      this.#options.onSend();
+      this.#over();
+      this.#end.send(() => {
+        this.#client.message(bytes);
+        this.#client.end(null);
+      });
     } catch (error) {
       this.end(asRpcError(error));
     }

@@ -157,7 +157,7 @@ class SimChannel implements RpcChannel {
   ): Promise<Response> {
     return new Promise((resolve, reject) => {
       let response: Response | null = null;
-      const id = this.#open(method, options, {
+      const call: OpenCall = {
         onMessage: (bytes) => (response = method.response.decode(bytes)),
         onEnd: (error) => {
           if (timer !== null) this.#endpoint.clock.clearTimeout(timer);
@@ -165,7 +165,8 @@ class SimChannel implements RpcChannel {
           else if (response === null) reject(new RpcError(Status.INTERNAL, "no response"));
           else resolve(response);
         },
-      });
+      };
+      const id = this.#open(method, options, call, method.request.encode(request));
       const { timeoutMs } = options;
       const timer =
         timeoutMs === undefined || id === null
@@ -173,7 +174,6 @@ class SimChannel implements RpcChannel {
           : this.#endpoint.clock.setTimeout(() => {
               this.#cancel(id, new RpcError(Status.DEADLINE_EXCEEDED, "deadline exceeded"));
             }, timeoutMs);
-      this.#message(id, method.request.encode(request));
     });
   }
 
@@ -191,11 +191,11 @@ class SimChannel implements RpcChannel {
       if (held === null) act();
       else held.push(act);
     };
-    const id = this.#open(method, options, {
+    const call: OpenCall = {
       onMessage: (bytes) => deliver(() => receiver.onMessage(method.response.decode(bytes))),
       onEnd: (error) => deliver(() => receiver.onEnd(error)),
-    });
-    this.#message(id, method.request.encode(request));
+    };
+    const id = this.#open(method, options, call, method.request.encode(request));
     return {
       cancel: () => {
         isCancelled = true;
@@ -227,6 +227,7 @@ class SimChannel implements RpcChannel {
         onMessage: (bytes) => resolve(method.response.decode(bytes)),
         onEnd: (error) => reject(error ?? new RpcError(Status.INTERNAL, "no response")),
       },
+      null,
     );
     let buffered = 0;
     return {
@@ -265,11 +266,15 @@ class SimChannel implements RpcChannel {
     this.#closedListeners.add(listener);
   }
 
-  /** The call's number; null if it has already ended for lack of a connection. */
+  /**
+   * The call's number; null if it has already ended for lack of a connection. `request`: the only message, which arrives with the call, as
+   * in one packet; null: messages follow.
+   */
   #open(
     method: { readonly path: string },
     options: { timeoutMs?: number; traceparent?: string },
     call: OpenCall,
+    request: Uint8Array | null,
   ): number | null {
     if (this.#isOver) {
       // Only after the caller has returned.
@@ -283,13 +288,11 @@ class SimChannel implements RpcChannel {
       message: (bytes) => this.#calls.get(id)?.onMessage(bytes),
       end: (error) => this.#finish(id, error),
     };
-    this.#end?.send(() => served?.open(id, method.path, options.traceparent ?? "", options.timeoutMs, client));
+    this.#end?.send(() => {
+      served?.open(id, method.path, options.traceparent ?? "", options.timeoutMs, client);
+      if (request !== null) served?.message(id, request);
+    });
     return id;
-  }
-
-  #message(id: number | null, bytes: Uint8Array): void {
-    const served = this.#served;
-    if (id !== null) this.#end?.send(() => served?.message(id, bytes));
   }
 
   /** Ends a call from this side; an error is reported to its caller. */

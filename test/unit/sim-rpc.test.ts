@@ -9,7 +9,7 @@ import {
   PublishLogsMessage,
   PublishLogsResponse,
 } from "../../proto/gen/messages.ts";
-import { RpcError, Status, type CallContext, type Sink } from "../../runtime/ports/rpc.ts";
+import { RpcError, Status, type CallContext, type Peer, type Sink } from "../../runtime/ports/rpc.ts";
 import { Simulation } from "../../runtime/sim/simulation.ts";
 
 const identity = { nodeId: "n1", role: "swarm-worker", organization: "c1" } as const;
@@ -73,6 +73,40 @@ test("a call returns its answer, its handler's error or its deadline", async (t)
   t.is(good.status, "fulfilled");
   t.like(bad, { reason: { code: Status.NOT_FOUND, message: "no session for n1" } });
   t.like(slow, { reason: { code: Status.DEADLINE_EXCEEDED } });
+});
+
+test("a unary call takes one packet each way, and a handler that asks late learns that its caller is gone", async (t) => {
+  const simulation = new Simulation({ seed: 8 });
+  const { clock } = simulation;
+  const gone: boolean[] = [];
+  const sent: string[] = [];
+  const server = simulation.process("server", ({ clock: own, rpc }) => {
+    const Heartbeat = async ({ sessionId }: HeartbeatRequest, call: CallContext) => {
+      if (sessionId === "slow") await new Promise<void>((resolve) => own.after(2_000, resolve));
+      gone.push(call.signal.aborted);
+      return HeartbeatResponse.create();
+    };
+    const gate = {
+      admit: (peer: Peer) => peer,
+      opened: () => ({ closed: () => {} }),
+      sends: () => sent.push("answer"),
+    };
+    rpc.serve("server:2377", [{ service: DispatcherService, handlers: { Heartbeat } }], undefined, gate);
+  });
+  server.start();
+  const channel = await Promise.all([
+    simulation.ports("client").rpc.connect("server:2377", identity),
+    clock.run({ untilMs: clock.now() + 100 }),
+  ]).then(([connected]) => connected);
+  await clock.run({ untilMs: clock.now() + 10_000 });
+  const before = clock.steps;
+  const good = channel.unary(Heartbeat, HeartbeatRequest.create({ sessionId: "good" }), { timeoutMs: 1_000 });
+  await clock.run({ untilMs: clock.now() + 3_000 });
+  await good;
+  t.is(clock.steps - before, 2, "the call arrives, and its answer; both timers were cleared");
+  const slow = channel.unary(Heartbeat, HeartbeatRequest.create({ sessionId: "slow" }), { timeoutMs: 1_000 });
+  await Promise.all([t.throwsAsync(slow), clock.run({ untilMs: clock.now() + 3_000 })]);
+  t.deepEqual([gone, sent], [[false, true], ["answer"]], "nothing is sent to a caller that is gone");
 });
 
 test("a stream carries messages until it ends, and none after it was cancelled", async (t) => {
