@@ -197,7 +197,7 @@ export class SimNatsLink implements Bus {
         },
       });
     };
-    end.send(() => session.interests.set(id, { id, pattern, queue, deliver }));
+    end.send(() => session.interests.set({ id, pattern, queue, deliver }));
   }
 
   #isReachable(): boolean {

@@ -14,6 +14,8 @@ import { matches } from "./subject.ts";
 
 /** Additional delay of a reordered message, in milliseconds. */
 const reorderMsMax = 20;
+/** Subjects whose listeners are kept; then all are forgotten. */
+const subjectsMax = 1_000;
 /** A redelivered record is among this many newest ones. */
 const redeliveredMax = 8;
 
@@ -34,10 +36,38 @@ interface Interest {
   readonly deliver: (delivery: Delivery) => void;
 }
 
+/** Interests of one connection, by number. */
+class Interests {
+  readonly #all = new Map<number, Interest>();
+  readonly #onChange: () => void;
+
+  constructor(onChange: () => void) {
+    this.#onChange = onChange;
+  }
+
+  set(interest: Interest): void {
+    this.#all.set(interest.id, interest);
+    this.#onChange();
+  }
+
+  delete(id: number): void {
+    if (this.#all.delete(id)) this.#onChange();
+  }
+
+  matching(subject: string): readonly Interest[] {
+    return [...this.#all.values()].filter(({ pattern }) => matches(pattern, subject));
+  }
+}
+
+interface Listening {
+  readonly session: ServerSession;
+  readonly interest: Interest;
+}
+
 /** The server's state of one client's connection. */
 export interface ServerSession {
   readonly end: ConnectionEnd;
-  readonly interests: Map<number, Interest>;
+  readonly interests: Interests;
   readonly readers: Map<object, (sequence: number, data: Uint8Array) => void>;
 }
 
@@ -87,6 +117,8 @@ export class SimNatsServer {
   readonly #random: SimRandom;
   #endpoint: Endpoint | null = null;
   #sessions = new Set<ServerSession>();
+  /** Interests that match a subject, in the order of connections and of subscriptions; empty after every change of either. */
+  readonly #listening = new Map<string, readonly Listening[]>();
   /** The log: `#records[0]` has sequence `#first`. */
   #records: Uint8Array[] = [];
   #first = 1;
@@ -141,6 +173,7 @@ export class SimNatsServer {
     this.#network.vanish(endpoint);
     endpoint.clock.kill();
     this.#sessions = new Set();
+    this.#listening.clear();
     const kept = options.loseTail ? this.#synced + this.#random.below(this.last - this.#synced + 1) : this.last;
     if (kept < this.last) {
       this.#network.trace.mark("log.tail.lost");
@@ -206,28 +239,42 @@ export class SimNatsServer {
   }
 
   accept(end: ConnectionEnd): ServerSession {
-    const session: ServerSession = { end, interests: new Map(), readers: new Map() };
+    const forget = (): void => this.#listening.clear();
+    const session: ServerSession = { end, interests: new Interests(forget), readers: new Map() };
     this.#sessions.add(session);
-    end.onBroken = () => this.#sessions.delete(session);
+    end.onBroken = () => {
+      this.#sessions.delete(session);
+      forget();
+    };
     return session;
+  }
+
+  #listeningTo(subject: string): readonly Listening[] {
+    let found = this.#listening.get(subject);
+    if (found === undefined) {
+      found = [...this.#sessions].flatMap((session) =>
+        session.interests.matching(subject).map((interest) => ({ session, interest })),
+      );
+      if (this.#listening.size >= subjectsMax) this.#listening.clear();
+      this.#listening.set(subject, found);
+    }
+    return found;
   }
 
   /** Delivers the message to its subscribers and returns their number (a queue group counts once). */
   publish(delivery: Delivery): number {
-    const groups = new Map<string, { session: ServerSession; interest: Interest }[]>();
+    const groups = new Map<string, Listening[]>();
     let count = 0;
-    for (const session of this.#sessions) {
-      for (const interest of session.interests.values()) {
-        if (!matches(interest.pattern, delivery.subject)) continue;
-        if (interest.queue === null) {
-          count += 1;
-          this.#route(delivery.from, session.end, () => interest.deliver(delivery));
-        } else {
-          const group = `${interest.pattern} ${interest.queue}`;
-          const members = groups.get(group);
-          if (members === undefined) groups.set(group, [{ session, interest }]);
-          else members.push({ session, interest });
-        }
+    for (const listening of this.#listeningTo(delivery.subject)) {
+      const { interest, session } = listening;
+      if (interest.queue === null) {
+        count += 1;
+        this.#route(delivery.from, session.end, () => interest.deliver(delivery));
+      } else {
+        const group = `${interest.pattern} ${interest.queue}`;
+        const members = groups.get(group);
+        if (members === undefined) groups.set(group, [listening]);
+        else members.push(listening);
       }
     }
     for (const members of groups.values()) {
@@ -240,7 +287,8 @@ export class SimNatsServer {
 
   /** A cut route loses the message, although the sender's server knows that somebody listens. */
   #route(from: string, end: ConnectionEnd, receive: () => void): void {
-    if (this.#cutRoutes.has(`${from}>${end.peer.endpoint.name}`)) this.#network.trace.mark("route.lost");
+    const isCut = this.#cutRoutes.size > 0 && this.#cutRoutes.has(`${from}>${end.peer.endpoint.name}`);
+    if (isCut) this.#network.trace.mark("route.lost");
     else this.#sendCore(end, receive);
   }
 

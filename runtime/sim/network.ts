@@ -89,7 +89,7 @@ export class SimNetwork {
   }
 
   isCut(from: string, to: string): boolean {
-    return this.#cuts.has(`${from}>${to}`);
+    return this.#cuts.size > 0 && this.#cuts.has(`${from}>${to}`);
   }
 
   /** Stops traffic from `from` to `to`; the other direction continues. */

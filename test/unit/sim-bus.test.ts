@@ -48,6 +48,30 @@ test("a request is answered, finds nobody, or times out", async (t) => {
   t.is(silent?.kind, "timeout");
 });
 
+test("a request finds who subscribes at that moment", async (t) => {
+  const { simulation, one, two, clock } = world(9);
+  const kinds: string[] = [];
+  const ask = async (): Promise<void> => {
+    await clock.run({ untilMs: clock.now() + 100 });
+    const asked = two.bus.request("echo", bytes("hi"), { timeoutMs: 1_000 });
+    await clock.run({ untilMs: clock.now() + 1_500 });
+    kinds.push((await asked).kind);
+  };
+  await ask();
+  const echo = one.bus.subscribe("echo", (message) => message.respond(message.data));
+  await ask();
+  echo.unsubscribe();
+  await ask();
+  const other = simulation.process("other", ({ bus }) => {
+    bus.subscribe("*", (message) => message.respond(message.data));
+  });
+  other.start();
+  await ask();
+  other.crash();
+  await ask();
+  t.deepEqual(kinds, ["no-responders", "reply", "no-responders", "reply", "no-responders"]);
+});
+
 test("a cut link is noticed after its keepalive and comes back with its subscriptions", async (t) => {
   const { simulation, one, two, clock } = world(3);
   const changes: boolean[] = [];
