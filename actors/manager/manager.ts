@@ -35,7 +35,7 @@ import { Keyring } from "../../runtime/store/keyring.ts";
 import { readersLeases } from "../../runtime/store/readers-leases.ts";
 import { MarkKeeper, type LogMarkDisk } from "../../runtime/store/log-mark.ts";
 import { Replica } from "../../runtime/store/replica.ts";
-import { fingerprint } from "../../runtime/store/seal.ts";
+import { fingerprint, type Sealing } from "../../runtime/store/seal.ts";
 import { SealedBlobs } from "../../runtime/store/sealed-blobs.ts";
 import { SealedBus } from "../../runtime/store/sealed-bus.ts";
 import { SealedLog } from "../../runtime/store/sealed-log.ts";
@@ -148,6 +148,8 @@ interface ManagerParts extends Omit<Environment, "store" | "proposer" | "times">
   readonly watch?: WatchOptions;
   /** Encodes even the proposals that stay in this process: for simulations. */
   readonly encodesAlways?: boolean;
+  /** Instead of the cipher: for simulations. */
+  readonly sealing?: Sealing | undefined;
   /** Observes all messages on the bus: for simulations. */
   readonly busObserver?: BusObserver;
   /** Called when the replica meets a broken log, or a duty fails for good: the process must exit. */
@@ -195,7 +197,7 @@ export interface Manager extends Running {
 
 export function startManager(parts: ManagerParts): Manager {
   const { authority, advertise, onBroken, troubles, vault } = parts;
-  const keyring = new Keyring(vault, parts.random.fork("keyring"));
+  const keyring = new Keyring(vault, parts.random.fork("keyring"), parts.sealing);
   const leases = readersLeases(parts.leases, keyring);
   // All reads and writes of the log and of snapshots go through these; nothing else sees sealed bytes.
   const sealing = parts.random.fork("seal");

@@ -8,7 +8,7 @@
  */
 import { DataKey, HeldKey } from "../../proto/gen/messages.ts";
 import type { Random, Subscription } from "../ports/index.ts";
-import { sealKeyBytes } from "./seal.ts";
+import { aesSealing, sealKeyBytes, type Sealing } from "./seal.ts";
 
 /** The keyring's persistence: saved when `update` returns; it throws otherwise. */
 export interface KeyStore {
@@ -21,6 +21,8 @@ export interface KeyStore {
 const idBytes = 8;
 
 export class Keyring {
+  /** How its keys seal. */
+  readonly sealing: Sealing;
   readonly #store: KeyStore;
   readonly #random: Random;
   readonly #onChange = new Set<() => void>();
@@ -32,7 +34,8 @@ export class Keyring {
   /** The last record of the log met by any reader. */
   #metThrough = 0;
 
-  constructor(store: KeyStore, random: Random) {
+  constructor(store: KeyStore, random: Random, sealing: Sealing = aesSealing) {
+    this.sealing = sealing;
     this.#store = store;
     this.#random = random;
   }

@@ -15,7 +15,9 @@ import { equalBytes } from "./record.ts";
 export const sealKeyBytes = 32;
 const choiceBytes = 16;
 const nonceBytes = 12;
-const tagBytes = 16;
+export const sealTagBytes = 16;
+/** The choice of the derived key, and GCM's own nonce. */
+export const sealNonceBytes = choiceBytes + nonceBytes;
 const cipher = "aes-256-gcm";
 
 /**
@@ -85,15 +87,42 @@ export interface SealedFor {
   readonly place: string;
 }
 
-/** Incremental sealing, for data that is too large to seal at once. */
-export class Sealer {
+/** Seals data piece by piece. */
+interface DataSealer {
+  readonly nonce: Uint8Array;
+  /** The sealed bytes of this piece. */
+  add(data: Uint8Array): Uint8Array;
+  /** The bytes to append after all that `add` returned. */
+  end(): Uint8Array;
+}
+
+/** Opens data piece by piece. Output of `add` must not be used before `end` has returned true. */
+interface DataOpener {
+  add(data: Uint8Array): Uint8Array;
+  end(): boolean;
+}
+
+/** How a cluster's log, snapshots and bus are sealed. Simulations that do not test it have a cheaper way (simulation/rehearsal/). */
+export interface Sealing {
+  sealer(key: Uint8Array, random: Random, sealedFor: SealedFor): DataSealer;
+  /** `tag`: the last 16 bytes of the ciphertext, which must not be passed to `add`. Throws for a nonce of the wrong length. */
+  opener(key: Uint8Array, nonce: Uint8Array, tag: Uint8Array, sealedFor: SealedFor): DataOpener;
+}
+
+/** The only one of real managers. */
+export const aesSealing: Sealing = {
+  sealer: (key, random, sealedFor) => new Sealer(key, random, sealedFor),
+  opener: (key, nonce, tag, sealedFor) => new Opener(key, nonce, tag, sealedFor),
+};
+
+class Sealer implements DataSealer {
   readonly nonce: Uint8Array;
   readonly #cipher;
 
   constructor(key: Uint8Array, random: Random, { purpose, place }: SealedFor) {
     const chosen = choiceFor(key, random);
     const nonce = random.bytes(nonceBytes);
-    this.nonce = new Uint8Array(choiceBytes + nonceBytes);
+    this.nonce = new Uint8Array(sealNonceBytes);
     this.nonce.set(chosen.choice);
     this.nonce.set(nonce, choiceBytes);
     this.#cipher = createCipheriv(cipher, chosen.key, nonce);
@@ -104,21 +133,18 @@ export class Sealer {
     return this.#cipher.update(data);
   }
 
-  /** The bytes to append after all that `add` returned. */
   end(): Uint8Array {
     return Buffer.concat([this.#cipher.final(), this.#cipher.getAuthTag()]);
   }
 }
 
-/** Incremental opening. Output of `add` must not be used before `end` has returned true. */
-export class Opener {
+class Opener implements DataOpener {
   readonly #decipher;
 
-  /** `tag`: the last 16 bytes of the ciphertext, which must not be passed to `add`. Throws for a nonce of the wrong length. */
   constructor(key: Uint8Array, nonce: Uint8Array, tag: Uint8Array, { purpose, place }: SealedFor) {
-    if (nonce.length !== choiceBytes + nonceBytes) throw new RangeError("wrong length of the nonce");
+    if (nonce.length !== sealNonceBytes) throw new RangeError("wrong length of the nonce");
     this.#decipher = createDecipheriv(cipher, chosenFor(key, nonce), nonce.subarray(choiceBytes), {
-      authTagLength: tagBytes,
+      authTagLength: sealTagBytes,
     });
     this.#decipher.setAAD(Buffer.from(`${purpose}\0${place}`));
     this.#decipher.setAuthTag(tag);
@@ -139,20 +165,26 @@ export class Opener {
 }
 
 export function splitTag(ciphertext: Uint8Array): { readonly body: Uint8Array; readonly tag: Uint8Array } | null {
-  if (ciphertext.length < tagBytes) return null;
-  const at = ciphertext.length - tagBytes;
+  if (ciphertext.length < sealTagBytes) return null;
+  const at = ciphertext.length - sealTagBytes;
   return { body: ciphertext.subarray(0, at), tag: ciphertext.subarray(at) };
 }
 
-export function seal(key: SealingKey, data: Uint8Array, random: Random, sealedFor: SealedFor): Sealed {
-  const sealer = new Sealer(key.key, random, sealedFor);
+export function seal(
+  key: SealingKey,
+  data: Uint8Array,
+  random: Random,
+  sealedFor: SealedFor,
+  sealing = aesSealing,
+): Sealed {
+  const sealer = sealing.sealer(key.key, random, sealedFor);
   const ciphertext = Buffer.concat([sealer.add(data), sealer.end()]);
   return Sealed.create({ keyId: key.id, nonce: sealer.nonce, ciphertext });
 }
 
 /** The same as consecutive pieces, without copying. */
-export function sealPieces(key: SealingKey, data: Uint8Array, random: Random, sealedFor: SealedFor) {
-  const sealer = new Sealer(key.key, random, sealedFor);
+export function sealPieces(key: SealingKey, data: Uint8Array, random: Random, sealedFor: SealedFor, sealing: Sealing) {
+  const sealer = sealing.sealer(key.key, random, sealedFor);
   return { keyId: key.id, nonce: sealer.nonce, pieces: [sealer.add(data), sealer.end()] };
 }
 
@@ -161,10 +193,11 @@ export function open(
   key: Uint8Array,
   { nonce, ciphertext }: Pick<Sealed, "nonce" | "ciphertext">,
   sealedFor: SealedFor,
+  sealing = aesSealing,
 ): Uint8Array | null {
   const split = splitTag(ciphertext);
-  if (split === null || nonce.length !== choiceBytes + nonceBytes) return null;
-  const opener = new Opener(key, nonce, split.tag, sealedFor);
+  if (split === null || nonce.length !== sealNonceBytes) return null;
+  const opener = sealing.opener(key, nonce, split.tag, sealedFor);
   const data = opener.add(split.body);
   return opener.end() ? data : null;
 }

@@ -6,7 +6,7 @@ import { Sealed, SnapshotPart, type DataKey } from "../../proto/gen/messages.ts"
 import type { Blobs, Clock, Random } from "../ports/index.ts";
 import type { Keyring } from "./keyring.ts";
 import { joinDelimited, splitFirst } from "./record.ts";
-import { Opener, Sealer, splitTag, type SealedFor } from "./seal.ts";
+import { splitTag, type SealedFor, type Sealing } from "./seal.ts";
 import { SnapshotError } from "./snapshot.ts";
 import { parseSnapshotName } from "./snapshots.ts";
 import { sleep } from "./wait.ts";
@@ -74,7 +74,7 @@ export class SealedBlobs implements Blobs {
   }
 
   async #sealed(key: DataKey, name: string, data: Uint8Array): Promise<Uint8Array> {
-    const sealer = new Sealer(key.key, this.#random, place(name));
+    const sealer = this.#keyring.sealing.sealer(key.key, this.#random, place(name));
     const sealed = Sealed.create({ keyId: key.id, nonce: sealer.nonce });
     const pieces: Uint8Array[] = [joinDelimited([SnapshotPart.encode(SnapshotPart.create({ sealed }))])];
     for await (const slice of this.#slices(data)) pieces.push(sealer.add(slice));
@@ -84,9 +84,9 @@ export class SealedBlobs implements Blobs {
   async #opened(key: DataKey, name: string, nonce: Uint8Array, ciphertext: Uint8Array): Promise<Uint8Array> {
     const split = splitTag(ciphertext);
     if (split === null) throw new SnapshotError("the sealed snapshot is too short");
-    let opener: Opener;
+    let opener: ReturnType<Sealing["opener"]>;
     try {
-      opener = new Opener(key.key, nonce, split.tag, place(name));
+      opener = this.#keyring.sealing.opener(key.key, nonce, split.tag, place(name));
     } catch (cause) {
       throw new SnapshotError("the sealed snapshot has a malformed nonce", { cause });
     }

@@ -212,7 +212,7 @@ export class SealedBus implements Bus {
   }
 
   #wrapped(key: DataKey, data: Uint8Array, header: Partial<SealedMessage>, sealedFor: SealedFor): Uint8Array {
-    const { keyId, nonce, pieces } = sealPieces(key, data, this.#random, sealedFor);
+    const { keyId, nonce, pieces } = sealPieces(key, data, this.#random, sealedFor, this.#keyring.sealing);
     const head = SealedMessage.encode(SealedMessage.create({ ...header, keyId, nonce }));
     const bytes = pieces.reduce((sum, { length }) => sum + length, 0);
     return Buffer.concat([head, lengthDelimited(ciphertextField, bytes), ...pieces]);
@@ -373,7 +373,7 @@ export class SealedBus implements Bus {
       this.#refusals.add(subject, "old key", `generation ${key.generation}`);
       return null;
     }
-    const opened = open(key.key, sealed, sealedFor);
+    const opened = open(key.key, sealed, sealedFor, this.#keyring.sealing);
     if (opened === null) this.#refusals.add(subject, "forged");
     return opened;
   }

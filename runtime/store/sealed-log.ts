@@ -54,7 +54,8 @@ export class SealedLog implements Log {
   append(data: Uint8Array, expectedLast: number): Promise<AppendOutcome> {
     let sealed: Sealed;
     try {
-      sealed = seal(this.#keyring.forAppend(expectedLast), data, this.#random, place(expectedLast + 1));
+      const key = this.#keyring.forAppend(expectedLast);
+      sealed = seal(key, data, this.#random, place(expectedLast + 1), this.#keyring.sealing);
     } catch (error) {
       return Promise.resolve({ kind: "refused", reason: `the data key could not be saved: ${String(error)}` });
     }
@@ -198,5 +199,5 @@ function openRecord(keyring: Keyring, sequence: number, data: Uint8Array): Opene
   const key = keyring.find(keyId);
   if (key === undefined) return { kind: "missing", keyId };
   keyring.met(sequence, keyId);
-  return { kind: "open", data: open(key.key, sealed, place(sequence)) ?? refused };
+  return { kind: "open", data: open(key.key, sealed, place(sequence), keyring.sealing) ?? refused };
 }

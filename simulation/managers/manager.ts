@@ -43,6 +43,7 @@ import type { SimPorts } from "../../runtime/sim/simulation.ts";
 import type { SimTrace } from "../../runtime/sim/trace.ts";
 import type { BusObserver } from "../../runtime/store/bus-observer.ts";
 import type { Keyring } from "../../runtime/store/keyring.ts";
+import type { Sealing } from "../../runtime/store/seal.ts";
 import type { Replica } from "../../runtime/store/replica.ts";
 import type { KeyFileDisk, Vault } from "../../runtime/store/vault.ts";
 import type { LogMarkDisk } from "../../runtime/store/log-mark.ts";
@@ -96,6 +97,8 @@ interface ManagerOptions {
   readonly onWrong: (claim: string) => void;
   /** The replica found a broken log: the process must exit. */
   readonly onBroken: (error: unknown) => void;
+  /** Instead of the real cipher. */
+  readonly sealing: Sealing | undefined;
   /** Null: messages on the bus are not checked. */
   readonly busObserver: BusObserver | null;
   /** It was demoted, and has handed over its duties. */
@@ -164,6 +167,7 @@ function runManager(
     onGivenUp,
     onWrong,
     peers,
+    sealing,
     servesJson,
     snapshotEvery,
     trace,
@@ -227,6 +231,7 @@ function runManager(
     warnings: [],
     troubles,
     encodesAlways: true,
+    sealing,
     ...(busObserver === null ? {} : { busObserver }),
     snapshots: { everyRecords: snapshotEvery, historyRecordsKept },
     // So short that resuming clients need the log.

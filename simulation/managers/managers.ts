@@ -8,6 +8,7 @@ import type { Host } from "../../runtime/host.ts";
 import type { SimPorts, SimProcess } from "../../runtime/sim/simulation.ts";
 import { LogLoss } from "../../runtime/store/log-break.ts";
 import type { Replica } from "../../runtime/store/replica.ts";
+import type { Sealing } from "../../runtime/store/seal.ts";
 import { snapshotDefaults } from "../../runtime/store/snapshots.ts";
 import { drawClock } from "../clocks.ts";
 import { BusLedger } from "../invariants/bus.ts";
@@ -47,6 +48,8 @@ interface SimManagersOptions {
   readonly snapshotEvery?: number;
   /** Compares each message on the bus with those sent, which keeps all in memory; default true. */
   readonly checksBus?: boolean;
+  /** Default: the real cipher. */
+  readonly sealing?: Sealing;
 }
 
 export function addressOf(manager: string): string {
@@ -155,6 +158,7 @@ export class SimManagers {
       peers: this.all.map((each) => each.address),
       csi: this.#options.csi(ports),
       busObserver: this.#options.checksBus === false ? null : this.#bus,
+      sealing: this.#options.sealing,
       servesJson: this.#scene.options.jsonClients > 0,
       snapshotEvery: this.#options.snapshotEvery ?? snapshotEveryDefault,
       historyRecordsKept: historyRecords === 0 ? snapshotDefaults.historyRecordsKept : historyRecords,

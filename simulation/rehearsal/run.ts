@@ -12,6 +12,7 @@ import { RehearsalChecks } from "./checks.ts";
 import { Cuts } from "./cuts.ts";
 import { advertisedFor } from "./deployable.ts";
 import { LogFollower } from "./log-follower.ts";
+import { labelSealing } from "./label-sealing.ts";
 import { Measures } from "./measures.ts";
 import { RehearsedNodes } from "./nodes.ts";
 import { Operations } from "./operations.ts";
@@ -123,6 +124,7 @@ class Rehearsal {
       onRetired: () => {},
       snapshotEvery: snapshotDefaults.everyRecords,
       checksBus: false,
+      sealing: labelSealing,
     });
     const managers = this.#managers;
     const commits = new LogFollower((commit) => {
