@@ -52,13 +52,13 @@ export function configHandlers(env: Environment): ConfigHandlers {
     async CreateConfig({ spec }, call) {
       demand(checkConfigSpec(spec));
       const name = spec?.annotations?.name ?? "";
-      const taken = rejection(refuse("already-exists", `config ${name} already exists`));
-      if (store.byName("config", name) !== undefined) throw taken;
+      const taken = (): RpcError => rejection(refuse("already-exists", `config ${name} already exists`));
+      if (store.byName("config", name) !== undefined) throw taken();
       const config = Config.create({ id: newId(random), spec });
       try {
         await commit(env, call, creation("config", config));
       } catch (error) {
-        throw error instanceof RpcError && error.code === Status.ALREADY_EXISTS ? taken : error;
+        throw error instanceof RpcError && error.code === Status.ALREADY_EXISTS ? taken() : error;
       }
       return CreateConfigResponse.create({ config: stored(env, "config", config) });
     },

@@ -36,13 +36,13 @@ export function extensionHandlers(env: Environment): ExtensionHandlers {
     async CreateExtension({ annotations, description }, call) {
       demand(checkExtension(annotations, tableNames));
       const name = annotations?.name ?? "";
-      const taken = rejection(refuse("already-exists", `extension ${name} already exists`));
-      if (store.byName("extension", name) !== undefined) throw taken;
+      const taken = (): RpcError => rejection(refuse("already-exists", `extension ${name} already exists`));
+      if (store.byName("extension", name) !== undefined) throw taken();
       const extension = Extension.create({ id: newId(random), annotations, description });
       try {
         await commit(env, call, creation("extension", extension));
       } catch (error) {
-        throw error instanceof RpcError && error.code === Status.ALREADY_EXISTS ? taken : error;
+        throw error instanceof RpcError && error.code === Status.ALREADY_EXISTS ? taken() : error;
       }
       return CreateExtensionResponse.create({ extension: stored(env, "extension", extension) });
     },

@@ -51,13 +51,13 @@ export function resourceHandlers(env: Environment): ResourceHandlers {
       demand(checkResource(annotations, kind, store.byName("extension", kind)));
       demand(checkPolicyResource({ annotations, kind, payload }));
       const name = annotations?.name ?? "";
-      const taken = rejection(refuse("already-exists", `A resource with name ${name} already exists`));
-      if (store.byName("resource", name) !== undefined) throw taken;
+      const taken = (): RpcError => rejection(refuse("already-exists", `A resource with name ${name} already exists`));
+      if (store.byName("resource", name) !== undefined) throw taken();
       const resource = Resource.create({ id: newId(random), annotations, kind, payload });
       try {
         await commit(env, call, creation("resource", resource));
       } catch (error) {
-        throw error instanceof RpcError && error.code === Status.ALREADY_EXISTS ? taken : error;
+        throw error instanceof RpcError && error.code === Status.ALREADY_EXISTS ? taken() : error;
       }
       return CreateResourceResponse.create({ resource: stored(env, "resource", resource) });
     },

@@ -53,13 +53,13 @@ export function secretHandlers(env: Environment): SecretHandlers {
     async CreateSecret({ spec }, call) {
       demand(checkSecretSpec(spec));
       const name = spec?.annotations?.name ?? "";
-      const taken = rejection(refuse("already-exists", `secret ${name} already exists`));
-      if (store.byName("secret", name) !== undefined) throw taken;
+      const taken = (): RpcError => rejection(refuse("already-exists", `secret ${name} already exists`));
+      if (store.byName("secret", name) !== undefined) throw taken();
       const secret = Secret.create({ id: newId(random), spec });
       try {
         await commit(env, call, creation("secret", secret));
       } catch (error) {
-        throw error instanceof RpcError && error.code === Status.ALREADY_EXISTS ? taken : error;
+        throw error instanceof RpcError && error.code === Status.ALREADY_EXISTS ? taken() : error;
       }
       return CreateSecretResponse.create({ secret: redactedSecret(stored(env, "secret", secret)) });
     },
