@@ -4,7 +4,8 @@ import { command, formatOf, type Command } from "./command.ts";
 import type { Shell } from "./shell.ts";
 import { clusterFlags, readClusterFor, readScenarioFor, scenarioFlag } from "./simulate/inputs.ts";
 import { readyDescription, readyScenarios } from "./simulate/ready-scenarios.ts";
-import { rehearseFor, runFlags, type RunValues } from "./simulate/rehearse.ts";
+import { plural } from "./simulate/report-texts.ts";
+import { readable, rehearseFor, runFlags, type RunValues } from "./simulate/rehearse.ts";
 import { reportFlags, reportSaved, write } from "./simulate/saved-reports.ts";
 import { writeCluster } from "./simulate/write-cluster.ts";
 import { formatTable } from "./table.ts";
@@ -30,13 +31,14 @@ export const simulate: Command = command({
     if (values.list === true) return listScenarios(shell);
     if (operands.length > 0) return reportSaved(shell, operands, values);
     if (values.check !== true && values.save === undefined) return rehearse(values, shell);
-    const { plan, remarks } = await readClusterFor(values, shell);
+    const { plan, remarks } = await readable(shell, () => readClusterFor(values, shell));
     for (const line of remarks) shell.remark(line);
     if (values.save !== undefined) write(values.save, writeCluster(plan, remarks));
-    const { managers, nodes, services } = plan;
-    const scenario = values.scenario === undefined ? null : readScenarioFor(values.scenario, plan);
-    const steps = scenario === null ? "" : `; ${scenario.name}: ${scenario.steps.length} steps`;
-    shell.print(`${managers} managers, ${nodes.length} nodes, ${services.length} services${steps}`);
+    const { scenario: name } = values;
+    const scenario = name === undefined ? null : await readable(shell, async () => readScenarioFor(name, plan));
+    const steps = scenario === null ? "" : `; ${scenario.name}: ${plural(scenario.steps.length, "step")}`;
+    const counts = [plural(plan.managers, "manager"), plural(plan.nodes.length, "node")];
+    shell.print(`${counts.join(", ")}, ${plural(plan.services.length, "service")}${steps}`);
   },
 });
 

@@ -25,6 +25,7 @@ import type { ObservedTimes } from "./observed-times.ts";
 import { unplaceable } from "./placeable.ts";
 import { nodeDefaults } from "./read-nodes.ts";
 import { reducedNetwork, reducedSpec } from "./reduced-spec.ts";
+import { plural } from "./report-texts.ts";
 
 export interface ClusterObjects {
   readonly nodes: readonly Node[];
@@ -45,10 +46,10 @@ export function copiedCluster(objects: ClusterObjects, observed: ObservedTimes):
   const nodes = objects.nodes.filter(isUsable);
   // A manager's own node runs no tasks; the copy has managers besides its nodes.
   const omitted = objects.nodes.filter((node) => !isUsable(node) && node.role !== NodeRole.MANAGER).length;
-  if (omitted > 0) remarks.push(`${omitted} nodes that are not READY and active are left out`);
+  if (omitted > 0) remarks.push(`left out: ${plural(omitted, "node")} not READY or not active`);
   const services = objects.services.filter(({ spec }) => spec !== null && !isJob(spec));
   const jobs = objects.services.length - services.length;
-  if (jobs > 0) remarks.push(`${jobs} jobs are left out`);
+  if (jobs > 0) remarks.push(`left out: ${plural(jobs, "job")}`);
   const networks = objects.networks.filter(
     ({ spec }) => spec !== null && !spec.ingress && isOverlay(spec.driverConfig?.name),
   );
@@ -64,7 +65,7 @@ export function copiedCluster(objects: ClusterObjects, observed: ObservedTimes):
   const plans = nodePlans(nodes, labels, observed);
   const placed = copies.filter(({ spec }) => unplaceable(spec, plans) === null);
   const unplaced = copies.length - placed.length;
-  if (unplaced > 0) remarks.push(`${unplaced} services that none of these nodes can run are left out`);
+  if (unplaced > 0) remarks.push(`left out: ${plural(unplaced, "service")} that none of these nodes can run`);
   const managers = objects.nodes.filter(({ role }) => role === NodeRole.MANAGER).length;
   if (managers > managersMax) remarks.push(`${managersMax} of ${managers} managers are copied`);
   return {

@@ -18,6 +18,7 @@ import { millisecondsOf } from "../values.ts";
 import { humanDuration } from "../../lib/human-duration.ts";
 import { copiedCluster } from "./copied-cluster.ts";
 import { ObservedTimes } from "./observed-times.ts";
+import { plural } from "./report-texts.ts";
 
 interface FromCluster {
   readonly plan: ClusterPlan;
@@ -53,7 +54,9 @@ export async function planFromCluster(client: ManagerClient, nowMs: number): Pro
     remarks: [
       `times and failures are those of the log's last ${past}`,
       ...(unseen > 0
-        ? [`${unseen} services started no task in this time: their times are those of the others, or defaults`]
+        ? [
+            `${plural(unseen, "service")} without a task started in this time: their times are those of the others, or defaults`,
+          ]
         : []),
       ...(isWhole ? [] : ["the manager was silent while it replayed the log: later times and failures are missing"]),
       ...remarks,

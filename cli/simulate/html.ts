@@ -146,7 +146,7 @@ function placementSection({ placement }: Report): string {
 function requestSection({ requests }: Report): string {
   const { sent, refused, bySeed, reasons } = requests;
   if (refused === 0) return `<h2>Requests</h2><p class="good">None of ${sent} failed.</p>`;
-  const text = `${refused} failed besides ${sent} of the probe: ${countText(bySeed.median)} of a seed (median), at most ${bySeed.max}.`;
+  const text = `${refused} failed, of the scenario's and the ${sent} of the probe: ${countText(bySeed.median)} of a seed (median), at most ${bySeed.max}.`;
   return `<h2>Requests</h2><p>${escaped(text)}</p>${countsTable(reasons)}`;
 }
 

@@ -60,7 +60,8 @@ function byLabel(fields: Fields, known: ReadonlyMap<string, ReadonlySet<string>>
   const values = known.get(label);
   const some = (words: Iterable<string>): string => listed([...words].slice(0, 10).map((word) => `'${word}'`));
   if (values === undefined) {
-    fields.add("label", `no node has the label '${label}'; the nodes' labels are ${some(known.keys())}`);
+    const labels = known.size === 0 ? "no node has a label" : `the nodes' labels are ${some(known.keys())}`;
+    fields.add("label", `no node has the label '${label}'; ${labels}`);
   } else if (!values.has(value)) {
     fields.add("label", `no node has the label '${label}' with the value '${value}'; its values are ${some(values)}`);
   }

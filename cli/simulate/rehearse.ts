@@ -136,7 +136,8 @@ function lasting(scenario: ScenarioPlan, text: string): ScenarioPlan {
   return { ...scenario, durationMs };
 }
 
-async function readable<Result>(shell: Shell, work: () => Promise<Result>): Promise<Result> {
+/** Ends the command with status 2 if the files have mistakes, cannot be read, or are refused by managers. */
+export async function readable<Result>(shell: Shell, work: () => Promise<Result>): Promise<Result> {
   try {
     return await work();
   } catch (error) {

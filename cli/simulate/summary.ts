@@ -113,7 +113,7 @@ function placementLines({ placement }: Report): readonly string[] {
 function requestLine({ requests }: Report): string {
   const { sent, refused, bySeed, reasons } = requests;
   if (refused === 0) return `Requests: none of ${sent} failed`;
-  return `Requests: ${refused} failed besides ${sent} of the probe; median ${countText(bySeed.median)} of a seed, max ${bySeed.max} (${listedCounts(reasons)})`;
+  return `Requests: ${refused} failed, of the scenario's and the ${sent} of the probe; median ${countText(bySeed.median)} of a seed, max ${bySeed.max} (${listedCounts(reasons)})`;
 }
 
 function notableLines({ notable }: Report, { openCommand }: SummaryOptions): readonly string[] {

@@ -42,9 +42,9 @@ test("a running cluster is saved as a file that reads back, without the environm
     "bad-image",
   );
   t.is(status, 0, remarks.join("\n"));
-  t.regex(lines[0] ?? "", /^1 managers, 2 nodes, 1 services; bad-image: 1 steps$/);
+  t.regex(lines[0] ?? "", /^1 manager, 2 nodes, 1 service; bad-image: 1 step$/);
   t.regex(remarks.join("\n"), /times and failures are those of the log's last/);
-  t.true(remarks.includes("1 services that none of these nodes can run are left out"), remarks.join("\n"));
+  t.true(remarks.includes("left out: 1 service that none of these nodes can run"), remarks.join("\n"));
   const text = readFileSync(path, "utf8");
   t.false(text.includes("hunter2"));
   const plan = readCluster(text, path, { get: () => undefined });
@@ -70,12 +70,12 @@ test("ready scenarios are listed and completed, and mistakes name the file", asy
     ":files",
   ]);
   const unknown = await muster("simulate", "--check", "--scenario", "slow-dis");
-  t.not(unknown.status, 0);
+  t.is(unknown.status, 2);
   t.regex(unknown.remarks.join("\n"), /no scenario 'slow-dis': did you mean 'slow-disk'\?/);
   const path = join(tempDir(t, "wrong"), "c.yaml");
   writeFileSync(path, "nodes: x\nmanagers: 0");
   const wrong = await muster("simulate", "--check", "--file", path);
-  t.is(wrong.status, 1);
+  t.is(wrong.status, 2);
   t.deepEqual(
     wrong.remarks
       .join("\n")
@@ -98,12 +98,18 @@ test("a saved report is printed again, written as a page, and compared with anot
   ];
   const command = "muster simulate --file shop.yaml --scenario rack-loss";
   writeFileSync(before, reportJson(drawnOutcome({ seeds: 5, violated: [2] }), command));
-  writeFileSync(after, reportJson(drawnOutcome({ seeds: 5, lost: 1 }), command));
   const printed = await muster("simulate", before, "--html", page, "--json", `${before}.2`);
   t.regex(printed.lines.join("\n"), /^rack-loss on shop\.yaml: 2h, 5 seeds; 1 seed violated an invariant$/m);
   t.true(printed.lines.includes(`    ${command} --seed 2 --record seed-2.mrec && muster replay seed-2.mrec`));
+  t.true(printed.lines.includes("Requests: none of 3600 failed"));
+  const whole = drawnOutcome({ seeds: 5 });
+  const refusals = [{ atMs: 1, request: "list services", reason: "UNAVAILABLE: no leader" }];
+  writeFileSync(after, reportJson({ ...whole, runs: whole.runs.map((run) => ({ ...run, refusals })) }, command));
+  const failed = (await muster("simulate", after)).lines.join("\n");
+  t.regex(failed, /^Requests: 5 failed, of the scenario's and the 3600 of the probe; median 1 of a seed/m);
   t.is(readFileSync(`${before}.2`, "utf8"), readFileSync(before, "utf8"), "reading and writing change nothing");
   t.regex(readFileSync(page, "utf8"), /<h1>rack-loss on shop\.yaml<\/h1>/);
+  writeFileSync(after, reportJson(drawnOutcome({ seeds: 5, lost: 1 }), command));
   const comparison = await muster("simulate", before, after, "--html", page);
   t.regex(comparison.lines.join("\n"), /^minimum availability +60% +80% +\+20% +5 +0 +0$/m);
   t.regex(readFileSync(page, "utf8"), /Comparison of two rehearsals/);

@@ -235,7 +235,7 @@ test("a copy has the usable nodes, services without secrets, and constraints on 
     plan.services[0]?.spec.task?.networks.map(({ target }) => target),
     ["front"],
   );
-  t.deepEqual(remarks, ["2 nodes that are not READY and active are left out", "1 jobs are left out"]);
+  t.deepEqual(remarks, ["left out: 2 nodes not READY or not active", "left out: 1 job"]);
   const text = writeCluster(plan, remarks);
   t.false(text.includes("hunter2"));
   t.deepEqual(readCluster(text, "saved.yaml", { get: () => "unused" }), plan);
@@ -308,5 +308,5 @@ test("a copy keeps tasks on the nodes that have their driver, and leaves out ser
       ["container", ["node.labels.rehearsal.runs-containers == true"]],
     ],
   );
-  t.deepEqual(remarks, ["2 services that none of these nodes can run are left out"]);
+  t.deepEqual(remarks, ["left out: 2 services that none of these nodes can run"]);
 });
