@@ -9,21 +9,26 @@ import type { DataDir } from "./data-dir.ts";
 import { keyFetcher, type ManagerInvitation } from "./manager-join.ts";
 import { ownNatsFolder } from "./move-own-nats.ts";
 
-/** Timeout and interval of requests for the log's bounds: after its leader is killed, a stream has another within seconds. */
+/** Timeout and interval of requests for the log's bounds, in milliseconds. */
 const boundsTimeoutMs = 5_000;
-const boundsAttemptsMax = 6;
-const boundsRetryMs = 1_000;
+const boundsRetryMs = 250;
+/**
+ * Time for the log to have a leader, in milliseconds. A stream whose leader was killed has another within 10 s; three servers that
+ * start at once take longer, as after the move of a log to three managers, and much longer on a busy machine.
+ */
+const boundsMsMax = 60_000;
 
 /**
  * For a manager that has joined, or joins, a cluster: rejects with the sentence when the log has never had a record. The leader
  * of an empty log would create a new cluster under the addresses of the existing one's managers.
  */
 export async function refuseEmptyLog(log: Log, sentence: string): Promise<void> {
-  for (let attempt = 1; ; attempt += 1) {
+  const deadline = performance.now() + boundsMsMax;
+  for (;;) {
     const bounds = await log.bounds(boundsTimeoutMs);
     if (bounds !== null && bounds.last > 0) return;
     if (bounds !== null) throw new UserError(sentence);
-    if (attempt === boundsAttemptsMax)
+    if (performance.now() >= deadline)
       throw new UserError("cannot read the log's bounds from NATS: does JetStream have a leader for it?");
     await new Promise((resolve) => setTimeout(resolve, boundsRetryMs));
   }
