@@ -24,6 +24,8 @@ export interface Peer {
   readonly name: string;
   readonly host: string;
   readonly port: number;
+  /** Its control socket; of dockerd, the same as `dockerSocket`. */
+  readonly socket: string;
   /** The start of a command line for this manager. */
   readonly commandLine: readonly string[];
   /** Socket of Docker's Engine API. */
@@ -149,6 +151,7 @@ export async function startMuster(flags: readonly string[] = []): Promise<Muster
     restart,
     host: "127.0.0.1",
     port,
+    socket,
     commandLine: [program, "--host", `unix://${socket}`],
     dockerSocket: join(dir, "docker.sock"),
     workerToken: () => muster("token", "worker"),
@@ -217,6 +220,7 @@ export async function startDockerd(): Promise<Peer> {
     running,
     host: "127.0.0.1",
     port,
+    socket: join(dir, "docker.sock"),
     commandLine: ["docker", "-H", host],
     dockerSocket: join(dir, "docker.sock"),
     workerToken: () => docker("swarm", "join-token", "-q", "worker"),
