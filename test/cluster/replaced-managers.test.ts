@@ -10,7 +10,7 @@ import {
   writeSteadily,
 } from "../fixtures/control-client.ts";
 import { labMissing, startLab, type Machine } from "../fixtures/lab.ts";
-import { startAgent, startManager, type TestManager } from "../fixtures/muster.ts";
+import { runMuster, startAgent, startManager, type TestManager } from "../fixtures/muster.ts";
 import { endProcessesOf, taskProcesses } from "../fixtures/processes.ts";
 import { until } from "../fixtures/until.ts";
 import { Trouble_Kind } from "../../proto/gen/messages.ts";
@@ -73,7 +73,9 @@ real("a lost manager is replaced by joining another one, and the cluster then to
     (await copiesMissing(first)).startsWith("the log has 2 of 3"),
   );
   t.regex(await copiesMissing(first), new RegExp(`the nats-server of manager ${lostId} is away`));
-  t.regex(await first.muster("info"), /the log has 2 of 3 current copies/);
+  t.regex(await first.muster("info"), /^Log: .*, 2 of 3 copies current$/m);
+  const listed = await runMuster(["--host", `unix://${first.dataDir}/control.sock`, "node", "ls"]);
+  t.regex(listed.stderr, /^The log has 2 of 3 current copies: see 'muster info'$/m);
   await first.muster("node", "demote", lostId);
   await until("its removal", async () =>
     first.muster("node", "rm", "--force", lostId).then(

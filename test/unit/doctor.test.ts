@@ -7,6 +7,7 @@ import {
   Certificate,
   Cluster,
   EngineDescription,
+  LogCopies,
   ManagerClock,
   Node,
   NodeDescription,
@@ -173,6 +174,15 @@ test("a cluster in order has no finding; nodes, certificates, versions and the m
     "warning nats: The log has one replica",
     "problem leader: no manager leads: nothing can be changed",
   ]);
+  const copies = (wanted: number, current: number) =>
+    clusterFindings({
+      ...facts,
+      nodes: well,
+      status: StatusResponse.patch(facts.status, { logCopies: LogCopies.create({ wanted, current }) }),
+    }).flatMap(({ check, found: text, level }) => (check === "copies" ? [`${level} ${text}`] : []));
+  t.deepEqual(copies(3, 3), ["ok 3 of 3 copies of the log are current"]);
+  t.deepEqual(copies(3, 2), ["warning 2 of 3 copies of the log are current"]);
+  t.deepEqual(copies(1, 1), [], "that is a warning of the manager");
   const apart = (aheadMs: number, errorMs: number, own: Readonly<Record<"aheadMs" | "errorMs", number>>) =>
     clusterFindings({
       ...facts,
