@@ -26,7 +26,7 @@ async function world(t: ExecutionContext) {
     await startAgent(t, manager, { hostname, args: ["--driver", `exec=${execDriver}`] });
   for (const manager of [leader, follower]) t.is((await status(manager)).sessions, 1);
   const { managerId } = await status(leader);
-  t.is((await status(follower)).leaderId, managerId, "the first manager leads");
+  await until("a follower to know its leader", async () => (await status(follower)).leaderId === managerId);
   const socket = `unix://${join(follower.dataDir, "control.sock")}`;
   const { page, errors } = await openServed(t, ["--host", socket, "ui"]);
   await page.getByRole("link", { name: "Cluster" }).click();
