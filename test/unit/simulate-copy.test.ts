@@ -286,11 +286,16 @@ test("a copy keeps tasks on the nodes that have their driver, and leaves out ser
     });
   const { plan, remarks } = copiedCluster(
     {
-      nodes: [engine("n1", ["Driver", "exec"]), engine("n2", ["Volume", "local"], ["Network", "overlay"])],
+      nodes: [
+        engine("n1", ["Driver", "exec"]),
+        engine("n2", ["Volume", "local"], ["Network", "overlay"]),
+        engine("n3", ["Driver", "exec"], ["Driver", "raw_exec"]),
+      ],
       services: [
         service("process", "exec"),
         service("container", null),
         service("other", "raw_exec"),
+        service("unknown", "java"),
         service("nowhere", null, ["node.labels.x==y"]),
       ],
       networks: [],
@@ -299,13 +304,18 @@ test("a copy keeps tasks on the nodes that have their driver, and leaves out ser
   );
   t.deepEqual(
     plan.nodes.map(({ labels }) => labels),
-    [{ "rehearsal.runs-exec": "true" }, { "rehearsal.runs-containers": "true" }],
+    [
+      { "rehearsal.runs-exec": "true" },
+      { "rehearsal.runs-containers": "true" },
+      { "rehearsal.runs-exec": "true", "rehearsal.runs-raw-exec": "true" },
+    ],
   );
   t.deepEqual(
     plan.services.map(({ spec }) => [spec.annotations?.name, spec.task?.placement?.constraints]),
     [
       ["process", ["node.labels.rehearsal.runs-exec == true"]],
       ["container", ["node.labels.rehearsal.runs-containers == true"]],
+      ["other", ["node.labels.rehearsal.runs-raw-exec == true"]],
     ],
   );
   t.deepEqual(remarks, ["left out: 2 services that none of these nodes can run"]);
