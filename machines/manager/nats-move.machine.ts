@@ -13,7 +13,7 @@
  * X1: the old log is written to only while no copy exists that may become valid: never from `stopping` on, until a copy has
  *     failed without an attempt to commit it.
  * X2: from the first attempt to commit on, the old log is never served again. If the outcome is unknown, this chart asks until
- *     the cluster answers; the operator's way out is `--force-new-cluster`.
+ *     the cluster answers; the operator's way out is a restored backup (docs/managers.md, when a majority is lost).
  * X3: a copy is committed only when it is complete, and complete again if it was lost in between.
  */
 import { assign } from "xstate";

@@ -28,7 +28,7 @@ const compose = works("docker", "compose", "version") ? ["docker", "compose"] : 
 function missing(): string | null {
   const [command = "", ...args] = compose;
   if (!works(command, ...args, "version")) return "needs docker-compose";
-  if (!works("apt-get", "download", "--print-uris", "dash")) return "needs Debian's packages: apt-get update";
+  if (!process.env["MUSTER_IMAGE_BASE"]) return "needs Debian's packages: npm run package -- image-base";
   return engineMissing() ?? labMissing();
 }
 

@@ -16,6 +16,7 @@ const kinds: Readonly<Record<string, (out: string) => Promise<string>>> = {
     const [{ packOci }, { packSingleFile }] = await Promise.all([import("./oci.ts"), import("./single-file.ts")]);
     return (await packOci(out, await packSingleFile(out))).file;
   },
+  "image-base": async (out) => (await import("./oci.ts")).downloadImageBase(out),
   release: async (out) => (await import("./release.ts")).packRelease(out, { isDraft: values.draft === true }),
 };
 

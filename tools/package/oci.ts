@@ -1,7 +1,8 @@
 /**
  * `npm run package -- oci`: an image for managers and agents as a tar that `docker load` reads, and by its OCI layout also Podman,
  * skopeo and containerd. Made of Debian's packages and the single file, without an engine and without a registry of images. The same
- * commit and the same versions of Debian's packages give the same bytes.
+ * commit and the same versions of Debian's packages give the same bytes. With MUSTER_IMAGE_BASE, the packages are those in that folder,
+ * which `npm run package -- image-base` has downloaded, and nothing is fetched.
  */
 import { execFileSync } from "node:child_process";
 import { createHash } from "node:crypto";
@@ -70,28 +71,37 @@ const apt = (command: string, args: readonly string[], cwd?: string): string => 
 /** Names of these packages and of those that they need. The first of alternatives counts. */
 function packagesFor(wanted: readonly string[]): readonly string[] {
   const found = new Set<string>();
-  const waiting = [...wanted];
-  for (let name = waiting.pop(); name !== undefined; name = waiting.pop()) {
-    if (found.has(name) || unwantedPackages.has(name)) continue;
-    found.add(name);
+  let next = wanted;
+  // One call for all that the packages of the call before need: each call reads apt's lists again, for a second.
+  while (next.length > 0) {
+    for (const name of next) found.add(name);
+    const needed = new Set<string>();
     let skips = false;
-    for (const line of apt("apt-cache", ["depends", "--important", name]).split("\n")) {
-      const [, bar, needed] = /^ ([ |])(?:Pre)?Depends: (\S+)$/.exec(line) ?? [];
-      if (needed === undefined) continue;
+    for (const line of apt("apt-cache", ["depends", "--important", ...next]).split("\n")) {
+      const [, bar, name] = /^ ([ |])(?:Pre)?Depends: (\S+)$/.exec(line) ?? [];
+      if (name === undefined) continue;
       // A virtual package, in angle brackets, is only the second choice.
-      if (!skips && !needed.startsWith("<")) waiting.push(needed);
+      if (!skips && !name.startsWith("<") && !found.has(name) && !unwantedPackages.has(name)) needed.add(name);
       skips = bar === "|";
     }
+    next = [...needed];
   }
   return [...found].toSorted();
 }
 
-/** Downloads and unpacks them. */
-function unpackDebian(work: string, root: string, architecture: string): readonly ForeignPart[] {
-  const folder = join(work, "packages");
+/** Returns the folder `image-base` in `out` with the packages of Debian that an image contains, as it has downloaded them. */
+export function downloadImageBase(out: string): string {
+  const folder = join(out, "image-base");
+  rmSync(folder, { recursive: true, force: true });
   mkdirSync(folder, { recursive: true });
-  apt("apt-get", ["download", ...packagesFor(wantedPackages)], folder);
+  apt("apt-get", ["download", "-qq", ...packagesFor(wantedPackages)], folder);
+  return folder;
+}
+
+function unpackDebian(work: string, root: string, architecture: string): readonly ForeignPart[] {
+  const folder = process.env["MUSTER_IMAGE_BASE"] || downloadImageBase(work);
   return readdirSync(folder)
+    .filter((name) => name.endsWith(".deb"))
     .toSorted()
     .map((name) => {
       const file = join(folder, name);
