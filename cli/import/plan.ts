@@ -89,7 +89,8 @@ export function planOf(swarm: Swarm, present: Present, secretFiles: ReadonlySet<
     );
   }
   for (const service of swarm.services) {
-    const runtime = String(taskOf(service)["Runtime"] ?? "container") || "container";
+    const { Runtime: named } = taskOf(service);
+    const runtime = typeof named === "string" && named !== "" ? named : "container";
     const missing = usesOf(service, networkNames).filter(([kind, name]) => blocked.has(`${kind}/${name}`)); // IM2
     const why =
       runtime !== "container"

@@ -67,7 +67,7 @@ function host(t: ExecutionContext, machine: Machine, engine: string) {
     etc: join(root, "etc"),
     /** Resolves with what it prints. */
     run: async (command: string): Promise<string> => {
-      const [file = "", ...rest] = [...machine.inside, "sh", "-c", here(command)];
+      const [file, ...rest] = [...machine.inside, "sh", "-c", here(command)];
       const { stdout } = await run(file, rest, { env: { ...process.env, ...env }, timeout: patient(60_000) });
       return stdout;
     },
