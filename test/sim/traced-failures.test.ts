@@ -111,10 +111,10 @@ test("an update that is rolled back is one trace, with the failed task and both 
           tasks create [m3] service.id=web tasks=1
             ledger commit [m3]
               log append [m3]
-            assignments send [m1] node.id=a1
             tasks assign [m3] service.id=web tasks=1
               ledger commit [m3]
                 log append [m3]
+            assignments send [m1] node.id=a1
             task start [a1] node.id=a1 service.id=web task.id=web.1#3
               task report [m1] task.id=web.1#3 task.state=RUNNING
           rollout decide [m3] service.id=web update.state=ROLLBACK_COMPLETED

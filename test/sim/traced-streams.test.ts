@@ -48,9 +48,9 @@ test("a log subscription's trace has the output of each node", async (t) => {
     `
       service logs [person]
         logs subscribe [m3]
+          logs publish [m1] node.id=a1
           logs read [a1] node.id=a1 tasks=1
           logs read [a2] node.id=a2 tasks=1
-          logs publish [m1] node.id=a1
           logs publish [m1] node.id=a2
     `,
     varying,
