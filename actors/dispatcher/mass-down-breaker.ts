@@ -189,7 +189,10 @@ export class MassDownBreaker implements Running {
     if (at - this.#counted.at > countAgeMsMax) this.#counted = this.#count(at);
     const { missing, nodes } = this.#counted;
     const lateMs = this.#lateMs(at);
-    this.#hosted.send({ type: "view.sampled", at, settled: this.#options.settled(), lateMs, missing, nodes, asked });
+    const settled = this.#options.settled();
+    const [held] = this.#options.sessions();
+    const serves = held !== undefined;
+    this.#hosted.send({ type: "view.sampled", at, settled, serves, lateMs, missing, nodes, asked });
   }
 
   #count(at: number): Count {

@@ -68,6 +68,8 @@ type MassDownBreakerEvent = {
   readonly at: number;
   /** This process's bus link and log are healthy. */
   readonly settled: boolean;
+  /** This process holds sessions of nodes. */
+  readonly serves: boolean;
   /** Milliseconds by which this check was late. */
   readonly lateMs: number;
   /** Nodes that managers miss, whose manager is gone, or that were declared DOWN within the window. */
@@ -112,8 +114,11 @@ export function objection(
 interface MassDownBreakerContext {
   /** No verdict before this time: after a pause of the process, or while its link or log is unavailable. */
   readonly settlingUntil: number;
-  /** Whether it was ever settled. A manager that has just started need not distrust itself: it took over no heartbeats. */
-  readonly wasSettled: boolean;
+  /**
+   * Whether it was ever settled, or held a session. A manager that has just started need not distrust itself: it took over no
+   * heartbeats.
+   */
+  readonly hasServed: boolean;
   readonly settleMs: number;
   readonly missing: number;
   readonly nodes: number;
@@ -146,10 +151,11 @@ export const massDownBreakerMachine = chart({
       }),
     ),
     rememberHold: assign(({ context }) => ({ holdSince: context.at })),
-    rememberPause: assign(({ context }, { at }: { at: number }) => ({
-      settlingUntil: context.wasSettled ? at + context.settleMs : 0,
-    })),
-    rememberSettled: assign({ wasSettled: true }),
+    rememberPause: assign(({ context }, { at, serves }: { at: number; serves: boolean }) => {
+      const hasServed = context.hasServed || serves;
+      return { hasServed, settlingUntil: hasServed ? at + context.settleMs : 0 };
+    }),
+    rememberServing: assign({ hasServed: true }),
   },
   guards: {
     isLate: (_, { lateMs }: { lateMs: number }) => lateMs > massDown.pauseMsMax,
@@ -161,14 +167,14 @@ export const massDownBreakerMachine = chart({
   },
   delays: { hold: massDown.holdMs, release: massDown.releaseMs },
   shows: {
-    context: ["settlingUntil", "wasSettled", "settleMs", "missing", "nodes", "at", "asked", "holdSince"],
-    events: ["at", "settled", "lateMs", "missing", "nodes", "asked"],
+    context: ["settlingUntil", "hasServed", "settleMs", "missing", "nodes", "at", "asked", "holdSince"],
+    events: ["at", "settled", "serves", "lateMs", "missing", "nodes", "asked"],
   },
 }).createMachine({
   id: "massDownBreaker",
   context: ({ input }) => ({
     settlingUntil: 0,
-    wasSettled: false,
+    hasServed: false,
     settleMs: input.settleMs,
     missing: 0,
     nodes: 0,
@@ -217,7 +223,7 @@ export const massDownBreakerMachine = chart({
             actions: { type: "rememberPause", params: ({ event }) => event },
           },
           { guard: { type: "isSettling", params: ({ event }) => event } },
-          { target: "watching", actions: ["rememberSettled", { type: "count", params: ({ event }) => event }] },
+          { target: "watching", actions: ["rememberServing", { type: "count", params: ({ event }) => event }] },
         ],
       },
     },

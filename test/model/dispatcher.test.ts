@@ -158,13 +158,14 @@ test("engines are announced to each other for a time, and the lists are shortene
 });
 
 test("nodes are declared DOWN only by a manager that was there all along, and not while too many are missing", async (t) => {
-  const view = { at: 1, settled: true, lateMs: 0, missing: 0, nodes: 10, asked: false };
+  const view = { at: 1, settled: true, serves: false, lateMs: 0, missing: 0, nodes: 10, asked: false };
   const late = massDown.pauseMsMax + 1;
   const samples = [
     view,
     { ...view, at: 50 },
     { ...view, lateMs: late },
     { ...view, settled: false },
+    { ...view, settled: false, serves: true },
     { ...view, missing: 5, asked: true },
     { ...view, missing: 5 },
     { ...view, missing: 2, asked: true },
@@ -184,6 +185,8 @@ test("nodes are declared DOWN only by a manager that was there all along, and no
       const isAway = sample !== null && (!sample.settled || sample.lateMs > massDown.pauseMsMax);
       claim("D1", !isAway || !grants, "a manager that was away grants verdicts");
       const until = (step.context as { readonly settlingUntil: number }).settlingUntil;
+      const mustWait = isAway && sample.serves;
+      claim("D1", !mustWait || until === sample.at + 15, "a manager with sessions was away, and trusts itself at once");
       claim("D1", !(isIn(from, "settling") && grants) || (sample?.at ?? 0) >= until, "it settles too early");
       const isMass = sample !== null && sample.asked && sample.missing >= massDown.nodesMin && !isAway;
       const wasWatching = isIn(from, "watching");

@@ -34,25 +34,27 @@ test("starved agents with occasional signs of life are never declared DOWN", asy
   t.is(world.scene.failure, null);
 });
 
-test("no agent is declared DOWN when two managers, the nats-server and most agents are hit at the same time", async (t) => {
-  t.timeout(240_000);
-  const world = new ScriptedWorld({ seed: 12, managers: 3, agents: 6, onReplica: nobodyIsDown });
-  await world.found();
-  const [, second, third] = world.managers.processes;
-  const { nats } = world.scene.simulation;
-  second?.crash();
-  third?.crash();
-  nats.crash({ loseTail: false });
-  for (const agent of world.agents.slice(0, 5)) agent.pause(36_000);
-  await world.pass(6_000);
-  nats.start();
-  await world.pass(50_000);
-  second?.start();
-  third?.start();
-  await world.pass(40_000);
-  await world.until("all nodes to be READY", () => world.areAllReady());
-  t.is(world.scene.failure, null);
-});
+// The fault comes within a second or two of the first sessions: managers must not take themselves for just started (D1).
+for (const seed of [1, 11, 12])
+  test(`no agent is declared DOWN when two managers, the nats-server and most agents are hit at the same time: seed ${seed}`, async (t) => {
+    t.timeout(240_000);
+    const world = new ScriptedWorld({ seed, managers: 3, agents: 6, onReplica: nobodyIsDown });
+    await world.found();
+    const [, second, third] = world.managers.processes;
+    const { nats } = world.scene.simulation;
+    second?.crash();
+    third?.crash();
+    nats.crash({ loseTail: false });
+    for (const agent of world.agents.slice(0, 5)) agent.pause(36_000);
+    await world.pass(6_000);
+    nats.start();
+    await world.pass(50_000);
+    second?.start();
+    third?.start();
+    await world.pass(40_000);
+    await world.until("all nodes to be READY", () => world.areAllReady());
+    t.is(world.scene.failure, null);
+  });
 
 test("no node is declared DOWN when clocks of managers and agents jump by hours in both directions", async (t) => {
   t.timeout(240_000);
