@@ -44,7 +44,8 @@ test("containers, output and events of a service are shown, and events resume by
   const { docker, follow } = await cluster(t);
   const started = Math.floor(Date.now() / 1_000) - 1;
   const format = "{{.Type}} {{.Action}} {{.Actor.Attributes.name}}";
-  const live = follow("events", "--format", format, "--filter", "type=service");
+  // From then on, since the command may connect after the service is created.
+  const live = follow("events", "--since", String(started), "--format", format, "--filter", "type=service");
   const script = "echo out; echo err >&2; sleep 1000";
   await docker("service", "create", "--name", "web", "--no-resolve-image", "bb:1", "sh", "-c", script);
   await docker("service", "scale", "web=2");
