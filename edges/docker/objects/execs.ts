@@ -42,6 +42,8 @@ function demandSupported(body: Json): void {
 
 export const createExec: Handler = async (request) => {
   demandJson(request);
+  // Not only of who starts it: a new one may displace those of others. EX2
+  request.calls.demand("operator");
   const body = await bodyOf(request, execBody);
   const { command, tty } = execBody.read(body);
   if (command.length === 0) throw badRequest("No exec command specified");
