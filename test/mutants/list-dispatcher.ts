@@ -141,8 +141,8 @@ export const dispatcherMutants: readonly Mutant[] = [
   {
     name: "verdict-while-blind",
     file: "actors/dispatcher/mass-down-breaker.ts",
-    original: "settled: this.#options.settled(), lateMs",
-    replacement: "settled: true, lateMs",
+    original: "const settled = this.#options.settled();",
+    replacement: "const settled = true;",
     breaks: "a manager that lost its own link declares its nodes DOWN as soon as it is back",
     kind: "time-fault-order",
     tests: ["unit/dispatcher-loss", "unit/dispatcher"],
