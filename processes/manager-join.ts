@@ -223,13 +223,21 @@ async function using<Result>(dialing: Promise<RpcChannel>, work: (channel: RpcCh
   }
 }
 
-/** Asks other managers for their health over mutual TLS, with the vault's current certificate. */
+/** Calls another manager over mutual TLS, with the vault's current certificate. */
+function askManager<Answer>(
+  vault: Vault,
+  address: string,
+  work: (channel: RpcChannel) => Promise<Answer>,
+): Promise<Answer> {
+  const { nodeKey: keyPem, nodeCertificate: certificatePem, rootCertificate: rootPem } = vault.fields;
+  return using(dialer.dial(address, "node", { rootPem, certificatePem, keyPem }), work);
+}
+
+/** Asks other managers for their health. */
 export function peerAsker(vault: Vault): AskPeer {
   return async (address) => {
-    const { nodeKey: keyPem, nodeCertificate: certificatePem, rootCertificate: rootPem } = vault.fields;
     try {
-      const dialing = dialer.dial(address, "node", { rootPem, certificatePem, keyPem });
-      const { status } = await using(dialing, (channel) =>
+      const { status } = await askManager(vault, address, (channel) =>
         channel.unary(HealthService.methods.Check, HealthCheckRequest.create(), healthLimit),
       );
       return status === ServingStatus.SERVING ? "serving" : "stuck";
@@ -239,11 +247,10 @@ export function peerAsker(vault: Vault): AskPeer {
   };
 }
 
-/** Asks other managers for their wall clocks over mutual TLS, with the vault's current certificate. */
+/** Asks other managers for their wall clocks. */
 export function clockAsker(vault: Vault): AskClock {
   return async (address) => {
-    const { nodeKey: keyPem, nodeCertificate: certificatePem, rootCertificate: rootPem } = vault.fields;
-    const { answeredAt } = await using(dialer.dial(address, "node", { rootPem, certificatePem, keyPem }), (channel) =>
+    const { answeredAt } = await askManager(vault, address, (channel) =>
       channel.unary(OperatorService.methods.Status, StatusRequest.create(), healthLimit),
     );
     if (answeredAt === null) throw new Error("its version does not send its time");
@@ -251,23 +258,19 @@ export function clockAsker(vault: Vault): AskClock {
   };
 }
 
-/** Asks other managers for their nats-servers over mutual TLS, with the vault's current certificate. */
+/** Asks other managers for their nats-servers. */
 export function prepareCaller(vault: Vault): CallPrepare {
-  return async (address, request) => {
-    const { nodeKey: keyPem, nodeCertificate: certificatePem, rootCertificate: rootPem } = vault.fields;
-    return using(dialer.dial(address, "node", { rootPem, certificatePem, keyPem }), (channel) =>
-      channel.unary(DataKeysService.methods.PrepareNats, request, limit),
-    );
-  };
+  return (address, request) =>
+    askManager(vault, address, (channel) => channel.unary(DataKeysService.methods.PrepareNats, request, limit));
 }
 
-/** Requests data keys from other managers over mutual TLS, with the vault's current certificate. */
+/** Requests data keys from other managers. */
 export function keyFetcher(vault: Vault): FetchKeys {
   return async (address, keyId) => {
-    const { nodeKey: keyPem, nodeCertificate: certificatePem, rootCertificate: rootPem } = vault.fields;
-    if (certificatePem === "" || rootPem === "")
+    const { nodeCertificate, rootCertificate } = vault.fields;
+    if (nodeCertificate === "" || rootCertificate === "")
       throw new RpcError(Status.FAILED_PRECONDITION, "this manager has no certificate yet");
-    return using(dialer.dial(address, "node", { rootPem, certificatePem, keyPem }), (channel) =>
+    return askManager(vault, address, (channel) =>
       channel.unary(DataKeysService.methods.GetDataKeys, GetDataKeysRequest.create({ keyId }), limit),
     );
   };

@@ -1,5 +1,5 @@
 /**
- * One manager process: its data dir, its nats-server (unless it uses an external one), the manager itself, its edges and its
+ * One life of a manager process: its data dir, its nats-server (unless it uses an external one), the manager itself, its edges and its
  * certificate. Parts stop in the reverse order.
  */
 import { hostname } from "node:os";
@@ -59,7 +59,7 @@ import { moveOwnNats } from "./move-own-nats.ts";
 import { natsAccess, replicasOn, type SharedNats } from "./shared-nats.ts";
 import { unlessEnding, type Starting } from "./signals.ts";
 
-interface ManagerProcessOptions {
+export interface ManagerProcessOptions {
   readonly dataDir: string;
   readonly listen: HostPort;
   /** Host, or host:port, at which workers reach this manager; null: derived from `listen`. */
@@ -109,79 +109,14 @@ const closeGraceMs = 2_000;
 /** A second manager on the same NATS may wait for the first one's bootstrap. */
 const readyTimeoutMs = 60_000;
 
-/**
- * Throws UserError with a remedy, and Interrupted. A manager whose log moves to another NATS ends and starts again within its
- * process, as after a crash.
- */
-export async function startManagerProcess(
-  options: ManagerProcessOptions,
-  { onBroken, ending }: Starting,
-): Promise<ManagerProcess> {
-  /** The keys of the last life: on the disk they may be locked. */
-  const kept: { vault: Vault | null } = { vault: null };
-  let isStopped = false;
-  const startLife = async (): Promise<ManagerProcess> => {
-    for (;;) {
-      const restarting = new AbortController();
-      const life: Life = {
-        kept,
-        restart: () => restarting.abort(),
-        onBroken: (error) => {
-          if (!restarting.signal.aborted) onBroken(error);
-        },
-        ending: AbortSignal.any([ending, restarting.signal]),
-      };
-      try {
-        const started = await startManagerLife(options, life);
-        restarting.signal.addEventListener("abort", () => replace(started), { once: true });
-        if (restarting.signal.aborted) replace(started);
-        return started;
-      } catch (error) {
-        if (!restarting.signal.aborted || ending.aborted) throw error;
-      }
-    }
-  };
-  /** Resolves once the last life has ended and the next one has started. */
-  let replacing: Promise<void> = Promise.resolve();
-  function replace(life: ManagerProcess): void {
-    replacing = replacing
-      .then(() => life.stop())
-      .then(async () => {
-        if (!isStopped) current = await startLife();
-      })
-      .catch((error: unknown) => {
-        if (!isStopped) onBroken(inOneSentence(error));
-      });
-  }
-  let current: ManagerProcess = await startLife();
-  return {
-    get manager() {
-      return current.manager;
-    },
-    get advertise() {
-      return current.advertise;
-    },
-    get controlSocket() {
-      return current.controlSocket;
-    },
-    get warnings() {
-      return current.warnings;
-    },
-    stop: async () => {
-      isStopped = true;
-      await replacing;
-      await current.stop();
-    },
-  };
-}
-
-interface Life extends Starting {
+export interface Life extends Starting {
   readonly kept: { vault: Vault | null };
   /** Ends this life, so that the next one continues from what is saved. */
   readonly restart: () => void;
 }
 
-async function startManagerLife(
+/** Throws UserError with a remedy, NatsAway and Interrupted. */
+export async function startManagerLife(
   options: ManagerProcessOptions,
   { ending, kept, onBroken: whenBroken, restart }: Life,
 ): Promise<ManagerProcess> {
@@ -289,7 +224,7 @@ async function startManagerLife(
         (late) => late.drain(),
         () => {},
       );
-      throw managersNats === null ? error : unreachedNats(error, managersNats);
+      throw managersNats === null ? error : unreachedNats(error, managersNats, invitation === null);
     });
     const stepsOfNats = undo.length;
     undo.push(() => link.drain());
@@ -518,7 +453,7 @@ function remedyOf(error: LogBreak): string {
   return "run 'muster log check' to see what is usable, and 'muster log repair' to keep it";
 }
 
-function inOneSentence(error: unknown): unknown {
+export function inOneSentence(error: unknown): unknown {
   if (error instanceof LogBreak) return new UserError(`${error.message}; ${remedyOf(error)}`, { cause: error });
   if (error instanceof NatsProblem || error instanceof NatsServerProblem || error instanceof ListenError)
     return new UserError(error.message, { cause: error });

@@ -284,12 +284,28 @@ async function continueMove(opening: Opening & ClusterParts): Promise<void> {
   }
 }
 
-/** For managers that use others' servers: says what to do about a connection that failed. */
-export function unreachedNats(error: unknown, { server }: Pick<ManagersNats, "server">): unknown {
-  if (server !== null || !(error instanceof NatsProblem) || error.kind !== "unreachable") return error;
-  const [what = ""] = error.message.split(": ");
-  return new UserError(
-    `${what}: check that the manager there is running, and that managers reach each other at this port too`,
-    { cause: error },
-  );
+/** The NATS that this manager shares with others does not answer now; a later attempt may succeed. */
+export class NatsAway extends UserError {
+  override readonly name = "NatsAway";
+}
+
+/**
+ * Turns a failed connection to the managers' NATS into an error that says what to do. It is NatsAway if this manager is a member
+ * of the cluster and depends on other machines: they may only start later, or be down for now.
+ */
+export function unreachedNats(
+  error: unknown,
+  { isClustered, server }: Pick<ManagersNats, "server" | "isClustered">,
+  isMember: boolean,
+): unknown {
+  if (!(error instanceof NatsProblem)) return error;
+  const isAway = error.kind === "unreachable" || error.kind === "unavailable";
+  const usesOthers = server === null;
+  let message = error.message;
+  if (usesOthers && error.kind === "unreachable") {
+    const [what = ""] = message.split(": ");
+    message = `${what}: check that the manager there is running, and that managers reach each other at this port too`;
+  }
+  if (isAway && isMember && (usesOthers || isClustered)) return new NatsAway(message, { cause: error });
+  return usesOthers ? new UserError(message, { cause: error }) : error;
 }

@@ -11,7 +11,8 @@ import type { HostPort } from "./addresses.ts";
 import type { CsiSocketPaths } from "./csi.ts";
 import type { DriverChoice } from "./drivers.ts";
 import type { JsonOptions } from "./json-api.ts";
-import { startManagerProcess, type ManagerProcess, type ScheduledBackups } from "./manager.ts";
+import type { ManagerProcess, ScheduledBackups } from "./manager.ts";
+import { startManagerProcess } from "./manager-lives.ts";
 import type { Starting } from "./signals.ts";
 
 interface UpOptions {

@@ -42,9 +42,8 @@ export function startNatsMembers(
       telemetry.log.info(fields, what);
       send({ type: "step.taken" });
     } catch (error) {
-      const reason = sentence(error);
-      telemetry.log.warn({ ...fields, reason }, `not yet: ${what}`);
-      send({ type: "step.failed", reason });
+      telemetry.log.warn({ ...fields, reason: sentence(error) }, `not yet: ${what}`);
+      send({ type: "step.failed" });
     }
   };
 
@@ -56,7 +55,10 @@ export function startNatsMembers(
             const facts = { ...found, ownId: managerId, managers: managers() };
             send({ type: "servers.read", step: natsMembersStep(facts), missing: missingCopies(facts) ?? "" });
           },
-          (error: unknown) => send({ type: "reading.failed", reason: sentence(error) }),
+          (error: unknown) => {
+            telemetry.log.debug({ reason: sentence(error) }, "cannot read which servers NATS has");
+            send({ type: "reading.failed" });
+          },
         );
       },
       add: ({ step }) => {

@@ -54,7 +54,7 @@ export function startNatsMove(
           const gathered = ports.gather(others()).then((): NatsMoveEvent => ({ type: "cluster.gathered" }));
           void answer(gathered, (reason) => {
             telemetry.log.warn({ reason }, "cannot form a cluster of three nats-servers yet: the log keeps one copy");
-            return { type: "gathering.failed", reason };
+            return { type: "gathering.failed" };
           });
         },
         stopServing: () => {
@@ -71,17 +71,18 @@ export function startNatsMove(
           const committed = ports.commit().then((): NatsMoveEvent => ({ type: "commit.confirmed" }));
           void answer(committed, (reason) => {
             telemetry.log.warn({ reason }, "the outcome of the move of the log is unknown: asking the nats-servers");
-            return { type: "commit.unknown", reason };
+            return { type: "commit.unknown" };
           });
         },
         readTarget: () => {
-          const read = ports
-            .isCommitted()
-            .then((is): NatsMoveEvent => ({ type: "target.read", found: is ? "committed" : "not committed" }));
-          void answer(read, (reason) => {
-            telemetry.log.warn({ reason }, "the log may be in the cluster of nats-servers, which does not answer yet");
-            return { type: "target.silent", reason };
-          });
+          ports.isCommitted().then(
+            (is) => send({ type: "target.read", found: is ? "committed" : "not committed" }),
+            (error: unknown) =>
+              telemetry.log.warn(
+                { reason: sentence(error) },
+                "the log may be in the cluster of nats-servers, which does not answer yet",
+              ),
+          );
         },
         giveUp: ({ reason }) => {
           telemetry.log.warn({ reason }, "the log could not be moved: its old nats-server continues");

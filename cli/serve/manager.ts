@@ -3,7 +3,7 @@ import { command, type Command, type Values } from "../command.ts";
 import { UsageError } from "../../lib/user-error.ts";
 import { formatHostPort } from "../../processes/addresses.ts";
 import type { ManagerInvitation } from "../../processes/manager-join.ts";
-import { startManagerProcess } from "../../processes/manager.ts";
+import { startManagerProcess } from "../../processes/manager-lives.ts";
 import { natsFlags, sharedNatsOf } from "./nats-flags.ts";
 import { runUntilEnd } from "../../processes/run-until-end.ts";
 import { tokenFlags, tokenOf, type TokenValues } from "./token-flags.ts";

@@ -28,9 +28,9 @@ export type NatsMembersEvent =
   /** `missing`: sentence for the operator, empty if every copy is current. */
   | { readonly type: "servers.read"; readonly step: NatsMembersStep; readonly missing: string }
   /** NATS has no leader now, or this manager cannot reach it. */
-  | { readonly type: "reading.failed"; readonly reason: string }
+  | { readonly type: "reading.failed" }
   | { readonly type: "step.taken" }
-  | { readonly type: "step.failed"; readonly reason: string };
+  | { readonly type: "step.failed" };
 
 export const natsMembersMachine = chart({
   types: {
@@ -38,7 +38,6 @@ export const natsMembersMachine = chart({
       readonly step: NatsMembersStep;
       readonly missing: string;
       readonly readingsWithMissing: number;
-      readonly reason: string;
     },
     events: {} as NatsMembersEvent,
   },
@@ -60,7 +59,6 @@ export const natsMembersMachine = chart({
       missing,
       readingsWithMissing: missing === "" ? 0 : context.readingsWithMissing + 1,
     })),
-    rememberReason: assign((_, { reason }: { reason: string }) => ({ reason })),
   },
   guards: {
     isToAdd: ({ context }) => context.step.kind === "add",
@@ -71,7 +69,7 @@ export const natsMembersMachine = chart({
   shows: { context: ["step.kind", "readingsWithMissing"], events: ["step.kind"] },
 }).createMachine({
   id: "nats-members",
-  context: { step: { kind: "none" }, missing: "", readingsWithMissing: 0, reason: "" },
+  context: { step: { kind: "none" }, missing: "", readingsWithMissing: 0 },
   initial: "reading",
   // Another reading follows soon. NM3
   ignore: ["managers.changed"],
@@ -85,7 +83,7 @@ export const natsMembersMachine = chart({
       entry: "readServers",
       on: {
         "servers.read": { target: "deciding", actions: { type: "rememberReading", params: ({ event }) => event } },
-        "reading.failed": { target: "resting", actions: { type: "rememberReason", params: ({ event }) => event } },
+        "reading.failed": "resting",
       },
     },
     deciding: {
@@ -108,10 +106,7 @@ export const natsMembersMachine = chart({
         wokenBy: { "step.taken": "its answer", "step.failed": "an error, or its silence" },
       },
       entry: { type: "add", params: ({ context }) => ({ step: context.step }) },
-      on: {
-        "step.taken": "settling",
-        "step.failed": { target: "resting", actions: { type: "rememberReason", params: ({ event }) => event } },
-      },
+      on: { "step.taken": "settling", "step.failed": "resting" },
     },
     removing: {
       description: "Removing the nats-server of a manager that is none any more. NM1",
@@ -120,10 +115,7 @@ export const natsMembersMachine = chart({
         wokenBy: { "step.taken": "its confirmation", "step.failed": "an error, or its silence" },
       },
       entry: { type: "remove", params: ({ context }) => ({ step: context.step }) },
-      on: {
-        "step.taken": "settling",
-        "step.failed": { target: "resting", actions: { type: "rememberReason", params: ({ event }) => event } },
-      },
+      on: { "step.taken": "settling", "step.failed": "resting" },
     },
     learning: {
       description: "Asking the other managers for their list of servers.",
@@ -132,10 +124,7 @@ export const natsMembersMachine = chart({
         wokenBy: { "step.taken": "a newer list, or the last answer", "step.failed": "an error, or its silence" },
       },
       entry: "learn",
-      on: {
-        "step.taken": "settling",
-        "step.failed": { target: "resting", actions: { type: "rememberReason", params: ({ event }) => event } },
-      },
+      on: { "step.taken": "settling", "step.failed": "resting" },
     },
     settling: {
       description: "A step was taken: giving NATS time to follow it. NM3",

@@ -37,15 +37,14 @@ export type NatsMoveEvent =
   | { readonly type: "others.counted"; readonly others: number }
   /** Two other managers run their servers of the new cluster, which has a leader. */
   | { readonly type: "cluster.gathered" }
-  | { readonly type: "gathering.failed"; readonly reason: string }
+  | { readonly type: "gathering.failed" }
   /** All streams have three current copies, which are marked as not committed. */
   | { readonly type: "copy.completed" }
   | { readonly type: "copy.failed"; readonly reason: string }
   | { readonly type: "commit.confirmed" }
-  | { readonly type: "commit.unknown"; readonly reason: string }
+  | { readonly type: "commit.unknown" }
   /** An answer of the new cluster about its copy. */
-  | { readonly type: "target.read"; readonly found: "committed" | "not committed" }
-  | { readonly type: "target.silent"; readonly reason: string };
+  | { readonly type: "target.read"; readonly found: "committed" | "not committed" };
 
 export const natsMoveMachine = chart({
   types: {
@@ -53,7 +52,6 @@ export const natsMoveMachine = chart({
       readonly stage: NatsMoveStage;
       readonly others: number;
       readonly hasTriedToCommit: boolean;
-      readonly reason: string;
     },
     events: {} as NatsMoveEvent,
     input: {} as { readonly stage: NatsMoveStage },
@@ -67,7 +65,7 @@ export const natsMoveMachine = chart({
     copy: effect(),
     /** Saves `committing`, then declares the copy valid; answered by `commit.confirmed` or `commit.unknown`. X2 */
     commit: effect(),
-    /** Answered by `target.read` or `target.silent`. */
+    /** Answered by `target.read`, or not at all. */
     readTarget: effect(),
     /** Saves `none`: the old server serves everybody again. */
     giveUp: effect<{ reason: string }>(),
@@ -77,7 +75,6 @@ export const natsMoveMachine = chart({
   actions: {
     count: assign((_, { others }: { others: number }) => ({ others })),
     rememberCommit: assign({ hasTriedToCommit: true }),
-    rememberReason: assign((_, { reason }: { reason: string }) => ({ reason })),
   },
   guards: {
     isEnough: ({ context }) => context.others >= othersNeeded,
@@ -90,12 +87,7 @@ export const natsMoveMachine = chart({
   shows: { context: ["stage", "others", "hasTriedToCommit"], events: ["others", "found"] },
 }).createMachine({
   id: "nats-move",
-  context: ({ input }) => ({
-    stage: input.stage,
-    others: 0,
-    hasTriedToCommit: input.stage === "committing",
-    reason: "",
-  }),
+  context: ({ input }) => ({ stage: input.stage, others: 0, hasTriedToCommit: input.stage === "committing" }),
   initial: "starting",
   on: { "others.counted": { actions: { type: "count", params: ({ event }) => event } } },
   states: {
@@ -118,13 +110,7 @@ export const natsMoveMachine = chart({
         wokenBy: { "cluster.gathered": "that leader", "gathering.failed": "a manager that cannot start one" },
       },
       entry: "gather",
-      on: {
-        "cluster.gathered": "stopping",
-        "gathering.failed": {
-          target: "resting",
-          actions: { type: "rememberReason", params: ({ event }) => event },
-        },
-      },
+      on: { "cluster.gathered": "stopping", "gathering.failed": "resting" },
     },
     resting: {
       description: "The cluster could not be formed: trying again later. X1",
@@ -146,8 +132,8 @@ export const natsMoveMachine = chart({
       on: {
         "copy.completed": "committing",
         "copy.failed": [
-          { guard: "mayGiveUp", target: "givenUp", actions: { type: "rememberReason", params: ({ event }) => event } },
-          { target: "checking", actions: { type: "rememberReason", params: ({ event }) => event } },
+          { guard: "mayGiveUp", target: "givenUp", actions: { type: "giveUp", params: ({ event }) => event } },
+          { target: "checking" },
         ],
       },
     },
@@ -158,19 +144,13 @@ export const natsMoveMachine = chart({
         wokenBy: { "commit.confirmed": "its confirmation", "commit.unknown": "its silence" },
       },
       entry: ["rememberCommit", "commit"],
-      on: {
-        "commit.confirmed": "moved",
-        "commit.unknown": {
-          target: "checking",
-          actions: { type: "rememberReason", params: ({ event }) => event },
-        },
-      },
+      on: { "commit.confirmed": "moved", "commit.unknown": "checking" },
     },
     checking: {
       description: "The copy may be valid or not: asking the cluster. X2",
       meta: {
         waitingFor: "two nats-servers of the new cluster, to learn whether their copy is valid",
-        wokenBy: { "target.read": "their answer", "target.silent": "their silence", askAgain: "the next question" },
+        wokenBy: { "target.read": "their answer", askAgain: "the next question" },
       },
       entry: "readTarget",
       on: {
@@ -179,13 +159,11 @@ export const natsMoveMachine = chart({
           // Copied again: it may have been lost in part. X3
           { target: "copying" },
         ],
-        "target.silent": { actions: { type: "rememberReason", params: ({ event }) => event } },
       },
       after: { askAgain: { target: "checking", reenter: true } },
     },
     givenUp: {
       type: "final",
-      entry: { type: "giveUp", params: ({ context }) => ({ reason: context.reason }) },
       description: "The copy failed before it could be valid: the old server serves everybody again. X1",
     },
     moved: {

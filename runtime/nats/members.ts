@@ -2,9 +2,9 @@
 import { SystemRandom } from "../system/random.ts";
 import type { NatsOptions } from "./connection.ts";
 import { NatsProblem } from "./errors.ts";
-import { callJetStream, type Fields, fieldsField, JetStreamError, parseFields, textField } from "./jetstream.ts";
+import { callJetStream, fieldsField, JetStreamError, parseFields, textField } from "./jetstream.ts";
 import { Link } from "./link.ts";
-import { blobStream, currentFollowers, isLed, leaseStream, logStream } from "./streams.ts";
+import { blobStream, currentFollowers, followersOf, isLed, leaseStream, logStream } from "./streams.ts";
 
 interface ClusterServers {
   /** Members, running or not. */
@@ -33,10 +33,9 @@ export async function readServers(system: NatsOptions, client: NatsOptions): Pro
   const leader = textField(meta, "leader");
   if (leader === "") throw new NatsProblem("unavailable", "the nats-servers have no leader");
   const copies = await using(client, (link) => Promise.all(streams.map((stream) => currentCopies(link, stream))));
-  const { replicas } = meta;
-  const followers = Array.isArray(replicas) ? (replicas as readonly Fields[]) : [];
-  const current = currentFollowers({ cluster: meta });
-  const names = followers.map((each) => textField(each, "name"));
+  const info = { cluster: meta };
+  const current = currentFollowers(info);
+  const names = followersOf(info).map((each) => textField(each, "name"));
   const servers = names.map((name) => ({ name, isCurrent: current.includes(name) }));
   return { servers: [{ name: leader, isCurrent: true }, ...servers], copies };
 }

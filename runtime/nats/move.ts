@@ -22,7 +22,7 @@ import {
   textField,
 } from "./jetstream.ts";
 import { Link } from "./link.ts";
-import { blobStream, isLed, leaseStream, logStream, streamBounds } from "./streams.ts";
+import { blobStream, followersOf, isLed, leaseStream, logStream, streamBounds } from "./streams.ts";
 
 const streams = [blobStream, leaseStream, logStream];
 const callTimeoutMs = 10_000;
@@ -114,10 +114,7 @@ async function waitForCopies(target: Link, stream: string, replicas: number): Pr
   for (;;) {
     const info = await infoOf(target, stream);
     if (info === null) return;
-    const { replicas: followers } = fieldsField(info, "cluster");
-    const current = Array.isArray(followers)
-      ? (followers as readonly Fields[]).filter((each) => each["current"] === true && numberField(each, "lag") === 0)
-      : [];
+    const current = followersOf(info).filter((each) => each["current"] === true && numberField(each, "lag") === 0);
     if (isLed(info) && current.length + 1 >= replicas) return;
     if (performance.now() >= deadline)
       throw unmoved(stream, `only ${current.length + 1} of ${replicas} copies are current`);

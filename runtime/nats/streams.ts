@@ -284,11 +284,15 @@ export async function streamCopies(
   return { wanted, current: 1 + currentFollowers(called.body).length };
 }
 
+/** The servers beside the leader, as JetStream describes them. */
+export function followersOf(info: Fields): readonly Fields[] {
+  const { replicas } = fieldsField(info, "cluster");
+  return Array.isArray(replicas) ? (replicas as readonly Fields[]) : [];
+}
+
 /** Names of the servers beside the leader that follow the stream. */
 export function currentFollowers(info: Fields): readonly string[] {
-  const { replicas } = fieldsField(info, "cluster");
-  const followers = Array.isArray(replicas) ? (replicas as readonly Fields[]) : [];
-  return followers.flatMap((each) =>
+  return followersOf(info).flatMap((each) =>
     each["current"] === true && each["offline"] !== true ? [textField(each, "name")] : [],
   );
 }

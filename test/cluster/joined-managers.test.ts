@@ -12,7 +12,7 @@ import {
 } from "../fixtures/control-client.ts";
 import { labMissing, startLab, type Machine } from "../fixtures/lab.ts";
 import { MusterProcess, runMuster, startAgent, startManager, tempDir, type TestManager } from "../fixtures/muster.ts";
-import { taskProcesses } from "../fixtures/processes.ts";
+import { endProcessesOf, taskProcesses } from "../fixtures/processes.ts";
 import { until } from "../fixtures/until.ts";
 import { patient } from "../support/slowness.ts";
 
@@ -114,6 +114,35 @@ real("a manager that is killed while it joins joins when it is started again", a
   await second.ready();
   t.is((await status(second)).managerId, managerId);
   t.deepEqual(await serviceNames(first), ["after"]);
+});
+
+real("a manager waits for a NATS that is away, and goes on when it is back", async (t) => {
+  t.timeout(patient(300_000));
+  const { machines } = startLab(t, 2);
+  const [here, there] = machines as [Machine, Machine];
+  const first = await startManager(t, { on: here, port: 2377 });
+  const second = await startManager(t, { on: there, port: 2377, join: first });
+  await first.process.end("SIGKILL");
+  await endProcessesOf(first.dataDir);
+  await second.process.end("SIGKILL");
+  second.process.start();
+  await until("its second attempt", () => (second.process.output.match(/NATS is away/g) ?? []).length === 2, 60_000);
+  t.true(second.process.isRunning, second.process.output);
+  t.regex(
+    second.process.output,
+    /no nats-server answers at 10\.231\.0\.11:2378 .*check that the manager there is running/,
+  );
+  first.process.start();
+  await second.ready();
+  await createService(second, sleepers("after", 0), 60_000);
+  // A signal ends the wait.
+  await first.process.end("SIGKILL");
+  await endProcessesOf(first.dataDir);
+  await second.process.end("SIGKILL");
+  second.process.start();
+  const seen = second.process.output.length;
+  await until("an attempt", () => second.process.output.slice(seen).includes("NATS is away"), 60_000);
+  t.is(await second.process.end("SIGTERM"), 0, second.process.output);
 });
 
 /** Its clock is ahead by these milliseconds. */
