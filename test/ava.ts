@@ -8,6 +8,7 @@
 import { spawn } from "node:child_process";
 import { createInterface } from "node:readline";
 import { summaryOfCoverage } from "./support/chart-coverage.ts";
+import { startFileTimes } from "./support/file-times.ts";
 import { patient } from "./support/slowness.ts";
 
 /**
@@ -26,6 +27,9 @@ export interface Counts {
 
 /** A test file without any result for this long is ended (milliseconds). */
 const idleMs = 600_000;
+
+/** Number of files that a group lists as its slowest. */
+const slowestShown = 5;
 
 /** Maximum number of files to run again; with more failures, the machine is not the cause. */
 const againMax = 12;
@@ -53,7 +57,11 @@ export function say(line: string): void {
   process.stdout.write(`${line}\n`);
 }
 
-async function ava(top: string, { files, concurrency }: Lane): Promise<Run> {
+async function ava(
+  top: string,
+  { files, concurrency }: Lane,
+  extraEnv: Readonly<Record<string, string>> = {},
+): Promise<Run> {
   const passed: string[] = [];
   const failed: string[] = [];
   const skipped: string[] = [];
@@ -64,7 +72,7 @@ async function ava(top: string, { files, concurrency }: Lane): Promise<Run> {
     {
       cwd: top,
       stdio: ["ignore", "pipe", "inherit"],
-      env: { ...process.env, PATH: `${top}node_modules/.bin:${process.env["PATH"] ?? ""}` },
+      env: { ...process.env, PATH: `${top}node_modules/.bin:${process.env["PATH"] ?? ""}`, ...extraEnv },
     },
   );
   let showing = false;
@@ -147,7 +155,9 @@ export function judge(
 /** Runs a group, its lanes side by side, and returns the outcome. */
 export async function runGroup(top: string, name: string, ...lanes: readonly Lane[]): Promise<Counts> {
   const started = Date.now();
-  const runs = await Promise.all(lanes.filter(({ files }) => files.length > 0).map((lane) => ava(top, lane)));
+  const times = startFileTimes(top);
+  const runs = await Promise.all(lanes.filter(({ files }) => files.length > 0).map((lane) => ava(top, lane, times.env)));
+  const slowest = times.slowest(slowestShown).map(({ file, seconds }) => `${file} ${seconds.toFixed(0)} s`);
   const unsteady: string[] = [];
   for (const [file, names] of failedByFile(runs)) {
     say(`${file} failed: once more, alone`);
@@ -166,6 +176,7 @@ export async function runGroup(top: string, name: string, ...lanes: readonly Lan
   say(
     `${failed === 0 ? "ok    " : "FAILED"} ${name}: ${passed} passed, ${failed} failed, ${skipped.length} skipped (${seconds} s)`,
   );
+  say(`       slowest: ${slowest.join(", ")}`);
   const coverage = summaryOfCoverage(runs.flatMap(({ logged }) => logged));
   if (coverage !== null) say(`       ${coverage}`);
   for (const title of skipped) say(`       skipped: ${title}`);
