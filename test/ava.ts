@@ -156,7 +156,9 @@ export function judge(
 export async function runGroup(top: string, name: string, ...lanes: readonly Lane[]): Promise<Counts> {
   const started = Date.now();
   const times = startFileTimes(top);
-  const runs = await Promise.all(lanes.filter(({ files }) => files.length > 0).map((lane) => ava(top, lane, times.env)));
+  const runs = await Promise.all(
+    lanes.filter(({ files }) => files.length > 0).map((lane) => ava(top, lane, times.env)),
+  );
   const slowest = times.slowest(slowestShown).map(({ file, seconds }) => `${file} ${seconds.toFixed(0)} s`);
   const unsteady: string[] = [];
   for (const [file, names] of failedByFile(runs)) {
