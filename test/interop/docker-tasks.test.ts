@@ -3,6 +3,7 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { join } from "node:path";
+import { stripVTControlCharacters } from "node:util";
 import anyTest, { type ExecutionContext } from "ava";
 import { engineMissing, startEngine } from "../fixtures/docker-engine.ts";
 import { ask } from "../fixtures/engine-api.ts";
@@ -53,8 +54,8 @@ async function typed(socket: string, words: readonly string[], lines: readonly s
   let sent = 0;
   const timer = setTimeout(() => child.kill("SIGKILL"), patient(30_000));
   child.stdout.on("data", (data: Buffer) => {
-    // The shell of busybox asks its terminal where the cursor is.
-    out = `${out}${data.toString()}`.replaceAll("\u001b[6n", "");
+    // The shell of busybox asks its terminal where the cursor is, and clears the line after its prompt when the size changes.
+    out = stripVTControlCharacters(`${out}${data.toString()}`);
     const line = lines[sent];
     if (line === undefined || out.split("# ").length <= sent + 1 || !out.endsWith("# ")) return;
     sent += 1;
