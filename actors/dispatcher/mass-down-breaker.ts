@@ -5,6 +5,7 @@
 import { isReady } from "../../machines/node.ts";
 import {
   massDownBreakerMachine,
+  isMass,
   massDown,
   objection,
   type Wait,
@@ -88,7 +89,7 @@ export class MassDownBreaker implements Running {
           .add();
         log.error(
           { missing, nodes, holdMs: massDown.holdMs },
-          "too many nodes are missing at once: declaring none of them DOWN for a while",
+          "too many nodes are missing, or were a moment ago: declaring none of them DOWN for a while",
         );
       },
       reportRelease: ({ missing, nodes }) =>
@@ -140,8 +141,10 @@ export class MassDownBreaker implements Running {
       return held(
         "this manager's link to the bus, the log or its own process has not been healthy for a whole grace period",
       );
-    const what = "which is more likely a fault of the network or of this manager";
-    return held(`${missing} of ${nodes} nodes are missing at once, ${what}`);
+    const when = isMass({ missing, nodes }) ? "at once" : "after more were missing at once";
+    return held(
+      `${missing} of ${nodes} nodes are missing ${when}, which is more likely a fault of the network or of this manager`,
+    );
   }
 
   trouble(): NodeTrouble {

@@ -7,9 +7,9 @@
  *     paused meanwhile: otherwise it was this process that was away, not the nodes.
  * D2: when more than a share of the cluster's nodes is missing at once, no verdict is granted for `massDown.holdMs` from the
  *     moment at which one of them would have been declared DOWN: a fault that affects many nodes is more often one of ours (a
- *     switch, an overload) than many of theirs, and moving all their tasks makes such a fault worse. The return of some nodes
- *     does not end the hold: a fault that releases nodes one by one is still the same fault. It ends early only when no node
- *     is missing any more.
+ *     switch, an overload) than many of theirs, and moving all their tasks makes such a fault worse. The return of some nodes,
+ *     before or during the hold, changes nothing: a fault that releases nodes one by one is still the same fault. The hold
+ *     ends early only when no node is missing any more.
  * D3: the hold ends. To hold until an operator comes would leave the tasks of a rack that burnt down at night not running
  *     until morning; after the hold, if this process was healthy throughout, the nodes are considered lost.
  * D4: after a hold, verdicts are granted only for nodes that were silent throughout (one that was heard is slow, not lost),
@@ -37,6 +37,11 @@ export const massDown = {
    * s).
    */
   holdMs: 30_000,
+  /**
+   * How long a node that is still missing counts as hit by the same fault, in milliseconds, after the first ones have
+   * returned: the others follow within their back-off (8 s) and the time-outs of their calls (5 s), with some reserve.
+   */
+  sameFaultMs: 20_000,
   /**
    * How long verdicts are granted after a hold, in milliseconds: nodes affected by one fault fall silent within the spread of
    * their heartbeats (5 s) and grace periods (3 s), and those of a manager lost in the same fault when it is declared dead
@@ -79,6 +84,11 @@ type MassDownBreakerEvent = {
   /** A verdict is requested: a node is about to be declared DOWN. */
   readonly asked: boolean;
 };
+
+/** Whether too many nodes are missing at once. D2 */
+export function isMass({ missing, nodes }: { readonly missing: number; readonly nodes: number }): boolean {
+  return missing >= massDown.nodesMin && missing > massDown.shareMax * nodes;
+}
 
 /** A wait for a node that is over: by the monotonic clock, in milliseconds. */
 export interface Wait {
@@ -125,6 +135,8 @@ interface MassDownBreakerContext {
   /** Time of the newest check. */
   readonly at: number;
   readonly asked: boolean;
+  /** When too many nodes were last missing at once; null if none has been missing since, or a hold is over since. D2 */
+  readonly massAt: number | null;
   /** When the newest hold began. */
   readonly holdSince: number;
 }
@@ -143,13 +155,18 @@ export const massDownBreakerMachine = chart({
   },
   actions: {
     count: assign(
-      (_, { asked, at, missing, nodes }: Pick<MassDownBreakerContext, "asked" | "at" | "missing" | "nodes">) => ({
+      (
+        { context },
+        { asked, at, missing, nodes }: Pick<MassDownBreakerContext, "asked" | "at" | "missing" | "nodes">,
+      ) => ({
         asked,
         at,
         missing,
         nodes,
+        massAt: isMass({ missing, nodes }) ? at : missing === 0 ? null : context.massAt,
       }),
     ),
+    forgetMass: assign({ massAt: null }),
     rememberHold: assign(({ context }) => ({ holdSince: context.at })),
     rememberPause: assign(({ context }, { at, serves }: { at: number; serves: boolean }) => {
       const hasServed = context.hasServed || serves;
@@ -161,13 +178,12 @@ export const massDownBreakerMachine = chart({
     isLate: (_, { lateMs }: { lateMs: number }) => lateMs > massDown.pauseMsMax,
     isAway: (_, { settled }: { settled: boolean }) => !settled,
     isSettling: ({ context }, { at }: { at: number }) => at < context.settlingUntil,
-    isMass: (_, { asked, missing, nodes }: { asked: boolean; missing: number; nodes: number }) =>
-      asked && missing >= massDown.nodesMin && missing > massDown.shareMax * nodes,
+    isOfMass: ({ context: { asked, at, massAt } }) => asked && massAt !== null && at - massAt <= massDown.sameFaultMs,
     isNone: (_, { missing }: { missing: number }) => missing === 0,
   },
   delays: { hold: massDown.holdMs, release: massDown.releaseMs },
   shows: {
-    context: ["settlingUntil", "hasServed", "settleMs", "missing", "nodes", "at", "asked", "holdSince"],
+    context: ["settlingUntil", "hasServed", "settleMs", "missing", "nodes", "at", "asked", "massAt", "holdSince"],
     events: ["at", "settled", "serves", "lateMs", "missing", "nodes", "asked"],
   },
 }).createMachine({
@@ -180,6 +196,7 @@ export const massDownBreakerMachine = chart({
     nodes: 0,
     at: 0,
     asked: false,
+    massAt: null,
     holdSince: 0,
   }),
   initial: "settling",
@@ -222,7 +239,10 @@ export const massDownBreakerMachine = chart({
             guard: { type: "isAway", params: ({ event }) => event },
             actions: { type: "rememberPause", params: ({ event }) => event },
           },
-          { guard: { type: "isSettling", params: ({ event }) => event } },
+          {
+            guard: { type: "isSettling", params: ({ event }) => event },
+            actions: { type: "count", params: ({ event }) => event },
+          },
           { target: "watching", actions: ["rememberServing", { type: "count", params: ({ event }) => event }] },
         ],
       },
@@ -234,10 +254,10 @@ export const massDownBreakerMachine = chart({
         wokenBy: { "view.sampled": "the next look, once a second" },
       },
       tags: ["granting"],
-      always: { guard: { type: "isMass", params: ({ context }) => context }, target: "holding" },
+      always: { guard: "isOfMass", target: "holding" },
     },
     holding: {
-      description: "Too many nodes are missing at once: none is declared DOWN. D2",
+      description: "Too many nodes are missing, or were a moment ago: none is declared DOWN. D2",
       meta: {
         waitingFor: "the missing nodes to return",
         wokenBy: { "view.sampled": "the next look, if most have returned", hold: "the end of the hold" },
@@ -257,7 +277,7 @@ export const massDownBreakerMachine = chart({
       },
       tags: ["granting"],
       entry: { type: "reportRelease", params: ({ context }) => ({ missing: context.missing, nodes: context.nodes }) },
-      after: { release: "watching" },
+      after: { release: { target: "watching", actions: "forgetMass" } },
     },
   },
 });

@@ -169,6 +169,8 @@ test("nodes are declared DOWN only by a manager that was there all along, and no
     { ...view, missing: 5, asked: true },
     { ...view, missing: 5 },
     { ...view, missing: 2, asked: true },
+    { ...view, missing: 2 },
+    { ...view, at: 1 + massDown.sameFaultMs + 1, missing: 2, asked: true },
   ];
   type Sample = (typeof samples)[number] & { readonly type: "view.sampled" };
   const sampleOf = (event: { readonly type: string } | null) =>
@@ -177,8 +179,8 @@ test("nodes are declared DOWN only by a manager that was there all along, and no
     machine: massDownBreakerMachine,
     inputs: [{ settleMs: 15 }],
     events: samples.map((sample): Sample => ({ type: "view.sampled", ...sample })),
-    memory: { isDistrusted: false },
-    check: ({ isDistrusted }, step, claim) => {
+    memory: { isDistrusted: false, massAt: null as number | null },
+    check: ({ isDistrusted, massAt }, step, claim) => {
       const { event, from } = step;
       const sample = sampleOf(event);
       const grants = ["watching", "releasing"].some((state) => isIn(step, state));
@@ -188,9 +190,14 @@ test("nodes are declared DOWN only by a manager that was there all along, and no
       const mustWait = isAway && sample.serves;
       claim("D1", !mustWait || until === sample.at + 15, "a manager with sessions was away, and trusts itself at once");
       claim("D1", !(isIn(from, "settling") && grants) || (sample?.at ?? 0) >= until, "it settles too early");
-      const isMass = sample !== null && sample.asked && sample.missing >= massDown.nodesMin && !isAway;
+      const sees = sample !== null && !isAway;
+      const isMass = sees && sample.missing >= massDown.nodesMin;
+      const seenAt = isMass ? sample.at : (sees && sample.missing === 0) || isDue(event, "release") ? null : massAt;
+      const isSameFault = sees && sample.asked && seenAt !== null && sample.at - seenAt <= massDown.sameFaultMs;
       const wasWatching = isIn(from, "watching");
-      claim("D2", !(isMass && wasWatching) || isIn(step, "holding"), "a mass of nodes is declared DOWN");
+      claim("D2", !(isSameFault && wasWatching) || isIn(step, "holding"), "nodes of a mass are declared DOWN");
+      const isOther = !isSameFault && isIn(step, "holding") && !isIn(from, "holding");
+      claim("D2", !isOther, "nodes are held that no mass was missing with");
       const leaves = isIn(from, "holding") && !isIn(step, "holding");
       const isOver = isDue(event, "hold") || isAway || sample?.missing === 0;
       claim("D2", !leaves || isOver, "the hold ends although nodes are missing");
@@ -213,7 +220,7 @@ test("nodes are declared DOWN only by a manager that was there all along, and no
       );
       const busy = { ...lately, lateRecentlyMs: massDown.overloadLateMsMax + 1 };
       claim("D6", objection({ since: 50_000, graceMs }, busy) !== null, "an overloaded manager declares a node DOWN");
-      return { isDistrusted: isAway || (isDistrusted && !grants) };
+      return { isDistrusted: isAway || (isDistrusted && !grants), massAt: seenAt };
     },
   });
 });

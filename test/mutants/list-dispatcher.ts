@@ -150,8 +150,8 @@ export const dispatcherMutants: readonly Mutant[] = [
   {
     name: "breaker-off",
     file: "machines/dispatcher/mass-down-breaker.machine.ts",
-    original: "missing >= massDown.nodesMin && missing > massDown.shareMax * nodes,",
-    replacement: "missing < 0 && nodes > 0,",
+    original: "missing >= massDown.nodesMin && missing > massDown.shareMax * nodes;",
+    replacement: "missing < 0 && nodes > 0;",
     breaks: "a whole cluster is declared DOWN at once",
     kind: "logic",
     tests: ["unit/dispatcher", "unit/dispatcher-loss"],

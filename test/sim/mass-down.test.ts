@@ -35,7 +35,8 @@ test("starved agents with occasional signs of life are never declared DOWN", asy
 });
 
 // The fault comes within a second or two of the first sessions: managers must not take themselves for just started (D1).
-for (const seed of [1, 11, 12])
+// In seeds 13 and 16, some agents return before any of the others would be declared DOWN (D2).
+for (const seed of [1, 11, 12, 13, 16])
   test(`no agent is declared DOWN when two managers, the nats-server and most agents are hit at the same time: seed ${seed}`, async (t) => {
     t.timeout(240_000);
     const world = new ScriptedWorld({ seed, managers: 3, agents: 6, onReplica: nobodyIsDown });
