@@ -1,7 +1,7 @@
 /** Why our own nats-server cannot run. */
 
 /** `missing`: no binary; `in-use`: the port or the data dir; `unwritable`: the data dir; `failed`: it did not start. */
-type NatsServerFailure = "missing" | "in-use" | "unwritable" | "failed";
+type NatsServerFailure = "missing" | "in-use" | "port-taken" | "unwritable" | "failed";
 
 /** The message is one sentence that says what to do. */
 export class NatsServerProblem extends Error {

@@ -11,7 +11,7 @@
  *     this user can read.
  */
 import { type ChildProcess, spawn } from "node:child_process";
-import { closeSync, openSync } from "node:fs";
+import { closeSync, fstatSync, openSync } from "node:fs";
 import { mkdir, readFile } from "node:fs/promises";
 import { createServer } from "node:net";
 import { dirname } from "node:path";
@@ -46,6 +46,8 @@ export { NatsServerProblem } from "./server-problem.ts";
 /** It checks its storage before it opens the port: about a gigabyte a second on an ordinary disk. */
 const startMsMax = 60_000;
 const startPollMs = 20;
+/** Another process can take a port that was free before the server listens there. */
+const portAttemptsMax = 5;
 const greetingMs = 1_000;
 /** It flushes its storage on SIGTERM. */
 const stopGraceMs = 10_000;
@@ -120,6 +122,17 @@ export interface NatsServer {
 
 /** Resolves when the server answers. Throws NatsServerProblem. */
 export async function startNatsServer(options: NatsServerOptions): Promise<NatsServer> {
+  for (let attempt = 1; ; attempt += 1)
+    try {
+      return await startOnce(options);
+    } catch (error) {
+      // The next attempt chooses a free port, or throws "in-use" if it has to be that one.
+      const isTaken = error instanceof NatsServerProblem && error.kind === "port-taken";
+      if (!isTaken || attempt === portAttemptsMax) throw error;
+    }
+}
+
+async function startOnce(options: NatsServerOptions): Promise<NatsServer> {
   const { binary, version } = await findBinary(options.binary);
   if (!isSupported(version))
     throw new NatsServerProblem(
@@ -191,6 +204,8 @@ class SupervisedServer implements NatsServer {
   #child: ChildProcess | null = null;
   #ended: Promise<void> = Promise.resolve();
   #pid = 0;
+  /** Size of the log before the current process, in bytes. */
+  #logFrom = 0;
   #stopped = false;
   #restarts = 0;
   #startedAt = 0;
@@ -285,6 +300,7 @@ class SupervisedServer implements NatsServer {
   async #launch(): Promise<ChildProcess> {
     const { binary, files, logFile, manager } = this.#options;
     const output = openSync(logFile, "a", 0o600);
+    this.#logFrom = fstatSync(output).size;
     // V2: its own session, which the terminal's signals do not reach.
     const child = spawn(binary, ["-c", files.config], {
       stdio: ["ignore", output, output],
@@ -322,8 +338,9 @@ class SupervisedServer implements NatsServer {
 
   async #exitProblem(child: ChildProcess): Promise<NatsServerProblem> {
     const { access, logFile } = this.#options;
-    const tail = (await readFile(logFile, "utf8").catch(() => "")).slice(-logTailBytes);
-    if (/address already in use/.test(tail)) return portInUse(access.port);
+    const written = await readFile(logFile).catch(() => Buffer.alloc(0));
+    const tail = written.subarray(Math.max(this.#logFrom, written.length - logTailBytes)).toString();
+    if (/address already in use/.test(tail)) return portInUse("port-taken", access.port);
     const last = tail.trimEnd().split("\n").at(-1) ?? "";
     return new NatsServerProblem(
       "failed",
@@ -387,7 +404,7 @@ async function chooseAccess(
   if (isHidden) return { ...credentials, port: await freePortOf([], host) };
   const needed = wanted !== undefined && wanted !== 0 ? wanted : keepsPort ? known?.port : undefined;
   if (needed !== undefined) {
-    if ((await freePort(needed, host)) === null) throw portInUse(needed);
+    if ((await freePort(needed, host)) === null) throw portInUse("in-use", needed);
     return { ...credentials, port: needed };
   }
   const wished = [known?.port, firstPort].filter((port): port is number => port !== undefined && port !== ownPort);
@@ -428,9 +445,9 @@ function freePort(port: number, host: string): Promise<number | null> {
   });
 }
 
-function portInUse(port: number): NatsServerProblem {
+function portInUse(kind: "in-use" | "port-taken", port: number): NatsServerProblem {
   return new NatsServerProblem(
-    "in-use",
+    kind,
     `port ${port} is in use by another process: stop that one, or choose another port for NATS`,
   );
 }

@@ -103,6 +103,29 @@ test("a restarted manager keeps its port, password and data", async (t) => {
   t.is(problem?.kind, "in-use");
 });
 
+test("the server listens on another port if its own is taken while it starts, unless others know the port", async (t) => {
+  const dataDir = await temporaryFolder(t);
+  const real = (await findBinary(undefined)).binary;
+  const binary = join(dataDir, "taken-once");
+  // As if another process had listened between the choice of the port and the server's start.
+  const script = `[ "$1" = -c ] && [ ! -e ${dataDir}/taken ] || exec ${real} "$@"
+    touch ${dataDir}/taken; echo 'listen tcp 127.0.0.1: bind: address already in use'; exit 1`;
+  await writeFile(binary, `#!/bin/sh\n${script}\n`, { mode: 0o755 });
+  const options = { dataDir, logFile: join(dataDir, "nats.log"), telemetry: await testTelemetry(), binary };
+  const server = await startNatsServer(options);
+  t.teardown(() => server.stop());
+  t.truthy(await stat(join(dataDir, "taken")));
+  t.true(server.isRunning);
+  const { port } = server;
+  await server.stop();
+
+  const holder = createServer().listen(port, "127.0.0.1");
+  await once(holder, "listening");
+  t.teardown(() => void holder.close());
+  const problem = await t.throwsAsync(startNatsServer({ ...options, port }), { instanceOf: NatsServerProblem });
+  t.is(problem?.kind, "in-use");
+});
+
 test("the server that a killed manager left behind is ended before a new one starts on its data", async (t) => {
   const dataDir = await temporaryFolder(t);
   const root = new URL("../../", import.meta.url).href;
