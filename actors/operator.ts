@@ -28,6 +28,7 @@ import type { Log } from "../runtime/ports/index.ts";
 import { explainTroubles } from "../machines/explain/troubles.ts";
 import { RpcError, Status, type ServiceHandlers } from "../runtime/ports/rpc.ts";
 import { transact } from "./control/write.ts";
+import { formatId, levelOf } from "../proto/format-level.ts";
 import { timestampOf } from "../proto/time.ts";
 import { compareClocks, type AskClock } from "./manager/compare-clocks.ts";
 import type { Environment } from "./environment.ts";
@@ -170,6 +171,7 @@ export function createOperator(
           callerRole: peer.role ?? "admin",
           callerName: peer.user?.slice("user-".length) ?? "",
           answeredAt: timestampOf(env.clock.now()),
+          level: levelOf(store.get("format", formatId)),
           managers: [...store.all("manager")].map(({ addr, addresses, id }) =>
             ManagerPlace.create({ id, addr, addresses }),
           ),

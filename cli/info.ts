@@ -64,6 +64,7 @@ function dockerObject({ createdAt, networks, nodes, services, status, tasks }: F
       Since: timeText(since),
       Blocking: blocking,
     })),
+    LogLevel: status.level,
     LogCopies: { Wanted: status.logCopies?.wanted ?? 0, Current: status.logCopies?.current ?? 0 },
     ProgressAgeMs: status.progressAgeMs,
     NodesReady: inState(NodeStatus_State.READY),
@@ -104,7 +105,7 @@ function text(found: Found): string {
       "Trouble",
       `${sentence} (since ${timeText(since)})`,
     ]),
-    ["Log", `version ${status.applied}, epoch ${status.epoch}${copiesText(status)}`],
+    ["Log", `version ${status.applied}, epoch ${status.epoch}, format level ${status.level}${copiesText(status)}`],
     ["Managers", String(nodes.filter(isManager).length)],
     [
       "Nodes",

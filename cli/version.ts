@@ -1,4 +1,7 @@
 /** `muster version`: the version of this command and where it comes from, of its components, protocols and file formats. */
+import { sessionFormat } from "../machines/agent/session-format.ts";
+import { dataDirFormat } from "../processes/data-dir.ts";
+import { knownLevel } from "../proto/format-level.ts";
 import { newestVersion, oldestVersion } from "../edges/docker/api-version.ts";
 import { protocolVersionMax } from "../edges/juju/dispatch.ts";
 import { appVersion, coreVersion } from "../edges/plugin/handshake.ts";
@@ -7,6 +10,7 @@ import { packagedBuild, packages, version } from "../lib/version.ts";
 import { backupFormat } from "../runtime/backup/format.ts";
 import { findBinary } from "../runtime/nats/server-binary.ts";
 import { NatsServerProblem } from "../runtime/nats/server-problem.ts";
+import { busFormat } from "../runtime/store/sealed-bus.ts";
 import { formatVersion as recordingFormat } from "../runtime/recording/format.ts";
 import { command, formatOf, plainFormat, type Command } from "./command.ts";
 import { UsageError } from "../lib/user-error.ts";
@@ -41,7 +45,14 @@ const protocols: Readonly<Record<string, string>> = {
   "storage-plugins": "csi.v1",
 };
 
-const formats: Readonly<Record<string, number>> = { backup: backupFormat, recording: recordingFormat };
+const formats: Readonly<Record<string, number>> = {
+  "log (level)": knownLevel,
+  bus: busFormat,
+  session: sessionFormat,
+  "data dir": dataDirFormat,
+  backup: backupFormat,
+  recording: recordingFormat,
+};
 
 const nameWidth = 18;
 

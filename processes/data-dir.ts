@@ -28,7 +28,7 @@ export interface DataDir {
  * Format of the files of a manager or an agent; one higher with each change that earlier versions would misread. 1: everything
  * up to the first version that writes it.
  */
-const format = 1;
+export const dataDirFormat = 1;
 
 /** Default data dir of `muster up`. */
 export function defaultDataDir(): string {
@@ -77,7 +77,7 @@ export function openDataDir(path: string, letsTasksThrough = false): DataDir {
     const known = readOr(join(path, "format"), null);
     if (known !== null) refuseNewer(path, known);
     replaceFileSync(owner, `${process.pid} ${startTicks(process.pid)}`);
-    const current = `${format} ${version}\n`;
+    const current = `${dataDirFormat} ${version}\n`;
     if (known !== current) replaceFileSync(join(path, "format"), current);
   } catch (error) {
     if (error instanceof UserError) throw error;
@@ -99,9 +99,9 @@ function refuseNewer(path: string, text: string): void {
     throw new UserError(
       `${join(path, "format")} is damaged: remove this file if the data dir was last used by Muster ${version} or an earlier version, or restore it from a copy`,
     );
-  if (Number(number) > format)
+  if (Number(number) > dataDirFormat)
     throw new UserError(
-      `the data dir ${path} has format ${number}, written by Muster ${writer}, but this Muster ${version} knows format ${format} at most: use that version or a newer one`,
+      `the data dir ${path} has format ${number}, written by Muster ${writer}, but this Muster ${version} knows format ${dataDirFormat} at most: use that version or a newer one`,
     );
 }
 

@@ -17,6 +17,7 @@ export const tableNames = [
   "manager",
   "rollout",
   "user",
+  "format",
 ] as const satisfies readonly (keyof StoreObject)[];
 
 export type TableName = (typeof tableNames)[number];

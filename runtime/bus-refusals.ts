@@ -5,7 +5,7 @@ import { subjectKind } from "./subjects.ts";
 /**
  * `unsealed`: not a sealed message. `unknown key`, `old key`: sealed, but not under a key in use here. `forged`: does not
  * open. `replayed`: already received, or older than its sender's proof of life. `unproven`: its sender does not prove that it
- * is alive. `too large`: above the size limit. `malformed`: opens, but is not a message of its subject.
+ * is alive. `newer format`: of a version that this one does not know. `too large`: above the size limit. `malformed`: opens, but is not a message of its subject.
  */
 type BusRefusal =
   | "unsealed"
@@ -14,6 +14,7 @@ type BusRefusal =
   | "forged"
   | "replayed"
   | "unproven"
+  | "newer format"
   | "too large"
   | "malformed";
 

@@ -19,5 +19,6 @@ export const ErrorCode = {
   ingressMissing: 115,
   unknownDeadline: 116,
   logFull: 117,
+  wrongLevel: 118,
 } as const;
 export type ErrorCode = (typeof ErrorCode)[keyof typeof ErrorCode];

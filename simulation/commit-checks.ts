@@ -7,6 +7,7 @@ import { areExact } from "./clocks.ts";
 import { RootChecks } from "./invariants/certificates.ts";
 import { checkContention } from "./invariants/contention.ts";
 import { checkEvictions, checkNodes } from "./invariants/global.ts";
+import { checkFormat } from "./invariants/format.ts";
 import { checkProven } from "./invariants/health.ts";
 import { checkLeaders } from "./invariants/leader.ts";
 import { checkAssigned, checkDeclared } from "./invariants/nodes.ts";
@@ -123,6 +124,7 @@ export class CommitChecks {
     if (before != null && record != null) demand(checkHeld(record, before, commit, replica));
     demand(checkPlacements(commit, replica));
     demand(checkRoles(commit, replica));
+    demand(checkFormat(commit, replica, (mark) => trace.mark(mark)));
     demand(this.#roots.check(commit, replica, (mark) => trace.mark(mark)));
     demand(checkJobs(commit, replica));
     for (const { drivers } of this.#parts.nodes.all) demand(drivers?.flaw() ?? null);

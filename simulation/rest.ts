@@ -13,6 +13,7 @@ import { NodeStatus_State, TaskState } from "../proto/gen/messages.ts";
 import type { CommitChecks } from "./commit-checks.ts";
 import { Budgets, type Wait } from "./invariants/budgets.ts";
 import { findUntrusting } from "./invariants/certificates.ts";
+import { findLowLevel } from "./invariants/format.ts";
 import { findUnwell } from "./invariants/health.ts";
 import { checkKeyFile, checkSealed, findUnlockedOtherwise } from "./invariants/locks.ts";
 import { findUnmissed } from "./invariants/nodes.ts";
@@ -188,6 +189,7 @@ function findRestless(
     findUnconverged(store, isReady) ??
     findUnwell(store, nodes.drivers, isReady) ??
     findUnsettledRole(store, ended) ??
+    findLowLevel(store) ??
     findUntrusting(store) ??
     findUnsettled(store) ??
     findUnallocated(store) ??

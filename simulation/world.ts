@@ -15,6 +15,7 @@ import { SimManagers } from "./managers/managers.ts";
 import { SimNodes } from "./nodes/nodes.ts";
 import type { SimProcess } from "../runtime/sim/simulation.ts";
 import type { SimOptions } from "./options.ts";
+import { knownLevel } from "../proto/format-level.ts";
 import { SimDataplanes } from "./nodes/policies.ts";
 import { comeToRest } from "./rest.ts";
 import { Scene, sentence, type Keeps } from "./scene.ts";
@@ -132,6 +133,11 @@ class World {
 
   async #found(): Promise<void> {
     for (let number = 1; number <= this.#scene.options.managers; number += 1) this.#managers.add(`m${number}`);
+    // Half of the worlds with upgrades begin with a cluster of the older version.
+    const isUpgraded = this.#scene.options.rates["manager.older"] > 0;
+    if (isUpgraded && this.#scene.simulation.random.fork("format-level").chance(0.5))
+      for (const each of this.#managers.processes)
+        this.#managers.setVersion(each, { isOlder: true, level: knownLevel - 1 });
     for (const each of this.#managers.processes) each.start();
     const { all } = this.#managers;
     await this.#scene.runUntil(
@@ -154,7 +160,8 @@ class World {
       managers: this.#managers.processes,
       agents: this.#nodes.processes,
       leader: () => this.#managers.leader,
-      setOlder: (manager, isOlder) => this.#managers.setOlder(manager, isOlder),
+      older: () => this.#managers.older(),
+      setVersion: (manager, version) => this.#managers.setVersion(manager, version),
       mayLoseTail: () => this.#mayLoseTail(),
       losePower: (agent) => this.#nodes.losePower(agent),
       mayBreak: (process) => this.#mayBreak(process),

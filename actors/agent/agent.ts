@@ -9,6 +9,7 @@
  */
 import { overlayDriver } from "../../machines/allocation/network.ts";
 import { csiInfoOf } from "../../machines/volumes/csi/node-requests.ts";
+import { sessionLabels } from "../../machines/agent/session-format.ts";
 import { namesLabels, networkLabels } from "../../machines/driver/labels.ts";
 import { nodeProcess } from "../../machines/inspection/selection.ts";
 import type { SessionNews } from "../../machines/agent/session.machine.ts";
@@ -364,6 +365,7 @@ class NodeAgent implements Agent {
           ...(networks === undefined ? {} : networkLabels(networks.problem, dataPathAddress)),
           ...namesLabels(this.#discovery?.problem ?? ""),
           ...labels,
+          ...sessionLabels,
         },
         plugins: [
           ...drivers.kinds.map((kind) => PluginDescription.create({ type: "Driver", name: kind })),

@@ -33,6 +33,7 @@ const statusOfCode: { readonly [Code in ErrorCode]: Status } = {
   [ErrorCode.inUse]: Status.FAILED_PRECONDITION,
   [ErrorCode.referenced]: Status.INVALID_ARGUMENT,
   [ErrorCode.ingressMissing]: Status.FAILED_PRECONDITION,
+  [ErrorCode.wrongLevel]: Status.FAILED_PRECONDITION,
   [ErrorCode.unknownDeadline]: Status.UNAVAILABLE,
 };
 

@@ -18,6 +18,7 @@ import { durationMs, durationOf } from "../../proto/time.ts";
 import { jitterMs, nextHeartbeatMs } from "../../machines/dispatcher/heartbeat.ts";
 import type { Wait } from "../../machines/dispatcher/mass-down-breaker.machine.ts";
 import { assignmentLimits } from "../../machines/dispatcher/assignments.machine.ts";
+import { newerSession } from "../../machines/agent/session-format.ts";
 import { sessionTimes, type SessionEnd } from "../../machines/dispatcher/session.machine.ts";
 import { nodeWatchMachine } from "../../machines/dispatcher/node-watch.machine.ts";
 import { readmission } from "../../machines/dispatcher/readmission.ts";
@@ -253,6 +254,8 @@ class DispatcherActor implements Dispatcher {
       this.#readmit(request, sink, call);
       return;
     }
+    const newer = newerSession(request.description);
+    if (newer !== null) throw new RpcError(Status.FAILED_PRECONDITION, newer);
     this.#descriptions.admit(node, request.description);
     const registrant = { description: request.description, addr: call.peer.address };
     const held = this.#sessions.get(nodeId);

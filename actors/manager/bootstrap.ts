@@ -10,6 +10,7 @@ import { networkDefaults, type NetworkDefaults } from "../../machines/allocation
 import { newCluster } from "../../machines/manager/new-cluster.ts";
 import { ingressNetwork, predefinedNames, predefinedNetwork } from "../../machines/allocation/new-networks.ts";
 import {
+  Format,
   Node,
   NodeRole,
   NodeSpec,
@@ -19,6 +20,7 @@ import {
   NodeStatus_State,
   type Cluster,
 } from "../../proto/gen/messages.ts";
+import { formatId, knownLevel, managersBelow } from "../../proto/format-level.ts";
 import { newId } from "../../runtime/ids.ts";
 import { RpcError, Status } from "../../runtime/ports/rpc.ts";
 import type { CertificateAuthority } from "../certificates/ca-port.ts";
@@ -79,6 +81,8 @@ interface BootstrapOptions {
   readonly advertise: string;
   /** Networks of a new cluster, Swarm's defaults when absent; an existing cluster keeps its own. */
   readonly networks?: NetworkDefaults | undefined;
+  /** Level of the log's format of a new cluster; the highest that this version knows when absent. */
+  readonly level?: number;
 }
 
 /**
@@ -132,6 +136,10 @@ async function createCluster(
   if (env.store.get("node", env.managerId) === undefined) {
     operations.push(creation("node", bareManagerNode(env, options.advertise, cluster)));
   }
+  const { level = knownLevel } = options;
+  // Otherwise it is raised once every manager knows it.
+  if (level > 1 && managersBelow(env.store.all("manager"), level).length === 0)
+    operations.push(creation("format", Format.create({ id: formatId, level })));
   try {
     await commit(env, untraced, ...operations);
   } catch (error) {

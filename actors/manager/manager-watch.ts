@@ -1,5 +1,6 @@
 /** The leader's watch over the other managers: hosts one `machines/manager/manager-watch.machine.ts` for each. */
 import { Manager, Operation, ProposeRequest_Mode, StoreObject } from "../../proto/gen/messages.ts";
+import { formatId, levelOf } from "../../proto/format-level.ts";
 import { managerWatchMachine } from "../../machines/manager/manager-watch.machine.ts";
 import type { HostedActor } from "../../runtime/host.ts";
 import type { Commit } from "../../runtime/store/store.ts";
@@ -78,7 +79,12 @@ class ManagerWatch implements Running {
     // Replaces only the version seen: a manager that wrote its record just now is not dead.
     const operation =
       manager === undefined
-        ? Operation.create({ create: StoreObject.create({ manager: Manager.create({ id: managerId, alive: false }) }) })
+        ? Operation.create({
+            // Holding a session, it has read the log, whose level it therefore knows.
+            create: StoreObject.create({
+              manager: Manager.create({ id: managerId, alive: false, level: levelOf(store.get("format", formatId)) }),
+            }),
+          })
         : Operation.create({ update: StoreObject.create({ manager: Manager.patch(manager, { alive: false }) }) });
     // The chart retries a failed write; the outcome arrives through the store.
     void proposer.propose({ operations: [operation], mode: ProposeRequest_Mode.ATOMIC, timeoutMs: proposeTimeoutMs });

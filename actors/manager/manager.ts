@@ -24,6 +24,7 @@ import {
   type ResourceAllocatorService,
   type WatchService,
 } from "../../proto/gen/messages.ts";
+import { knownLevel } from "../../proto/format-level.ts";
 import type { LogBrokerLines, LogsLines } from "../../proto/log-lines.ts";
 import { explainCertificate, type CertificateView } from "../../machines/explain/certificate.ts";
 import type { NetworkDefaults } from "../../machines/allocation/network-defaults.ts";
@@ -55,6 +56,7 @@ import {
   type DataKeyParts,
   type FetchKeys,
 } from "../keys/data-keys.ts";
+import { levelWarnings, startFormatLevel } from "./format-level.ts";
 import { startDemotions } from "./demotions.ts";
 import { createDispatcher } from "../dispatcher/dispatcher.ts";
 import { noCsiSockets, type CsiSockets } from "../../runtime/ports/csi-sockets.ts";
@@ -148,6 +150,8 @@ interface ManagerParts extends Omit<Environment, "store" | "proposer" | "times">
   readonly watch?: WatchOptions;
   /** Encodes even the proposals that stay in this process: for simulations. */
   readonly encodesAlways?: boolean;
+  /** Highest level of the log's format that it knows, for simulations of other versions. */
+  readonly level?: number;
   /** Instead of the cipher: for simulations. */
   readonly sealing?: Sealing | undefined;
   /** Observes all messages on the bus: for simulations. */
@@ -212,7 +216,8 @@ export function startManager(parts: ManagerParts): Manager {
     telemetry,
     observer: parts.busObserver,
   });
-  const replica = new Replica();
+  const { level = knownLevel } = parts;
+  const replica = new Replica({ level });
   // Subscribes before all others: a node or user removed by a commit sees nothing of it, or of later ones.
   const standings = watchStandings(replica);
   // Subscribes before the orchestration, which uses its measurements of each commit.
@@ -291,6 +296,7 @@ export function startManager(parts: ManagerParts): Manager {
         startDemotions(writingAs(termed, Origin.ORIGIN_NODE_WATCH), () => leadership.stepDown()),
         startAgentLogins(writingAs(termed, Origin.ORIGIN_NODE_WATCH)),
         startRootRotation(writingAs(termed, Origin.ORIGIN_CERTIFICATES), authority),
+        startFormatLevel(founding, level),
         startUnclaimedRemoval(writingAs(termed, Origin.ORIGIN_CERTIFICATES)),
         startKeyRotation(termed, keys),
         startKeyManager(writingAs(termed, Origin.ORIGIN_KEYS)),
@@ -298,10 +304,13 @@ export function startManager(parts: ManagerParts): Manager {
     };
     // A bootstrap fails when the ledger takes too long: the next leader, or this one in its next epoch, tries again.
     const founding = writingAs(termed, Origin.ORIGIN_BOOTSTRAP);
-    bootstrapCluster(founding, authority, { advertise, networks: parts.networks }).then(startRest, (error: unknown) => {
-      parts.telemetry.log.warn({ err: error }, "cannot write the cluster object; stepping down");
-      leadership.stepDown();
-    });
+    bootstrapCluster(founding, authority, { advertise, networks: parts.networks, level }).then(
+      startRest,
+      (error: unknown) => {
+        parts.telemetry.log.warn({ err: error }, "cannot write the cluster object; stepping down");
+        leadership.stepDown();
+      },
+    );
     return {
       stop: () => {
         stopped = true;
@@ -358,6 +367,7 @@ export function startManager(parts: ManagerParts): Manager {
     addr: advertise,
     addresses: parts.addresses ?? [],
     checksum: () => replica.checksum,
+    level,
     keyring,
     handedLock: () => handedLock,
     lossAccepted: () => mark?.lossAccepted ?? null,
@@ -417,7 +427,7 @@ export function startManager(parts: ManagerParts): Manager {
     log,
     history,
     addr: advertise,
-    warnings: () => [...parts.warnings, ...keyWarnings(environment, keys)],
+    warnings: () => [...parts.warnings, ...keyWarnings(environment, keys), ...levelWarnings(replica, level)],
     troubles: () => troubles.all(),
     health: () => ({ healthy: unhealthy() === null, progressAgeMs: progress.ageMs() }),
     sessions: () => [...dispatcher.sessions()].length,

@@ -13,6 +13,7 @@ import {
 import { timeMs } from "../../proto/time.ts";
 import { membershipMachine } from "../../machines/manager/membership.machine.ts";
 import { isDemoted } from "../../machines/manager/role.ts";
+import { knownLevel } from "../../proto/format-level.ts";
 import { isSameBytes, isSameMessage } from "../../machines/same-message.ts";
 import type { Keyring } from "../../runtime/store/keyring.ts";
 import { managerBeat, managerBeats } from "../../runtime/subjects.ts";
@@ -28,6 +29,8 @@ interface MembershipOptions {
   readonly addresses?: readonly string[];
   /** Checksum of the last record applied by the own replica; empty before the first. When absent, replicas are not compared. */
   readonly checksum?: () => Uint8Array;
+  /** Highest level of the log's format that this manager knows; that of this version when absent. */
+  readonly level?: number;
   /** Data keys that this manager has and reports to the leader. */
   readonly keyring?: Keyring;
   /** Fingerprint of the unlock key that this process last returned to a caller; empty: none. */
@@ -57,7 +60,7 @@ export function startMembership(env: Environment, options: MembershipOptions): M
   const checksums = new Map<number, Uint8Array>();
   const ownChecksum = (): Uint8Array => options.checksum?.() ?? new Uint8Array();
 
-  const addresses = options.addresses ?? [];
+  const { addresses = [], level = knownLevel } = options;
 
   /** A key returned by an earlier process stays recorded. */
   const handedLock = (): string => {
@@ -80,6 +83,7 @@ export function startMembership(env: Environment, options: MembershipOptions): M
     if (node !== undefined && isDemoted(node)) return true;
     const record = store.get("manager", managerId);
     if (record === undefined || !record.alive || record.addr !== options.addr) return false;
+    if (record.level !== level) return false;
     if (record.handedLock !== handedLock() || !isSameMessage(record.addresses, addresses)) return false;
     if (timeMs(record.lossAccepted) !== timeMs(lossAccepted())) return false;
     const held = options.keyring?.keys ?? [];
@@ -110,6 +114,7 @@ export function startMembership(env: Environment, options: MembershipOptions): M
         heldKeys: options.keyring?.held ?? [],
         handedLock: handedLock(),
         lossAccepted: lossAccepted(),
+        level,
       });
       const operations = [Operation.create({ put: StoreObject.create({ manager }) })];
       // The chart retries a failed write; the outcome arrives through the store.

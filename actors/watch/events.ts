@@ -24,6 +24,7 @@ function shown(change: ObjectChange, which: "object" | "old"): WatchedUnion | nu
     case "manager":
     case "rollout":
     case "user":
+    case "format":
       return null;
     case "node":
     case "service":

@@ -33,6 +33,7 @@ function weightOf(change: ObjectChange): number {
     case "manager":
     case "rollout":
     case "user":
+    case "format":
       return 4_000;
   }
 }

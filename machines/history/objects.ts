@@ -54,7 +54,7 @@ export type StoreChange =
         readonly old: AllObjects[Name] | null;
       };
     }[keyof AllObjects]
-  | { readonly table: "session" | "resource" | "extension" | "user" };
+  | { readonly table: "session" | "resource" | "extension" | "user" | "format" };
 
 export function nameOf<Kind extends ToldKind>(kind: Kind, object: ToldObjects[Kind]): string {
   switch (kind) {

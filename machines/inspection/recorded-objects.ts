@@ -30,6 +30,7 @@ import {
   EndpointSpec,
   EngineDescription,
   Extension,
+  Format,
   GenericResource,
   GenericRuntimeSpec,
   GlobalJob,
@@ -370,9 +371,10 @@ const objects = {
   config: only(Config, { id: true, meta, spec: only(ConfigSpec, { annotations }) }),
   volume,
   session: only(Session, { id: true, meta, managerId: true }),
-  manager: only(Manager, { id: true, meta, addr: true, alive: true, addresses: true }),
+  manager: only(Manager, { id: true, meta, addr: true, alive: true, addresses: true, level: true }),
   rollout,
   user: null,
+  format: only(Format, { id: true, meta, level: true }),
 } as const satisfies {
   readonly [Name in TableName]: ((object: NonNullable<StoreObject[Name]>) => NonNullable<StoreObject[Name]>) | null;
 };

@@ -15,6 +15,8 @@
  *     exist, or loses one that its update may be rolled back to. There is at most one ingress network, and exactly one while
  *     services publish ports.
  * P10: each resource has a registered kind.
+ * P11: the level of the log's format never decreases, and every manager knows it: a higher one that a manager does not know
+ *      is refused, and so is the record of a manager that does not know the current one.
  */
 import type { Codec } from "../../proto/codec.ts";
 import {
@@ -36,6 +38,8 @@ import {
   type NodeStatus,
   type Operation,
   type Extension,
+  type Format,
+  type Manager,
   type Network,
   type Resource,
   type Service,
@@ -56,6 +60,7 @@ import {
   type ServiceConflict,
   type ServiceView,
 } from "../orchestration/service-conflicts.ts";
+import { formatId, levelOf, managersBelow } from "../../proto/format-level.ts";
 import { tableNames, type TableName } from "../../proto/table-names.ts";
 
 type TableObject<Name extends TableName> = NonNullable<StoreObject[Name]>;
@@ -67,6 +72,7 @@ export interface StateView extends ServiceView, ResourceView {
   nameHolder<Name extends TableName>(table: Name, object: TableObject<Name>): string | undefined;
   /** The service's tasks in slot 0 that are on the node or were created for it. */
   tasksOfNode(serviceId: string, nodeId: string): Iterable<Task>;
+  managers(): Iterable<Manager>;
 }
 
 /** Names of entries of runtime/error-codes.ts. */
@@ -83,7 +89,8 @@ export type RefusalCode =
   | "referenceMissing"
   | "ingressMissing"
   | "inUse"
-  | "referenced";
+  | "referenced"
+  | "wrongLevel";
 
 export type Refused = { readonly kind: "refused"; readonly code: RefusalCode; readonly message: string };
 export type Decision =
@@ -146,7 +153,12 @@ function decideCreate(view: StateView, wrapped: StoreObject): Decision {
   if ("kind" in found) return found;
   if (view.get(found.table, found.object.id) !== undefined) return refused("exists", "object already exists");
   if (found.table === "task" && hasTwin(view, found.object as Task)) return skipped;
-  return refuseTakenName(view, found) ?? refuseConflict(view, found, undefined) ?? change({ put: wrapped });
+  return (
+    refuseTakenName(view, found) ??
+    refuseLevel(view, found) ??
+    refuseConflict(view, found, undefined) ??
+    change({ put: wrapped })
+  );
 }
 
 /** P7. When a task is replaced by another of its version, its desired state is lowered first. */
@@ -179,6 +191,7 @@ function decideUpdate(view: StateView, wrapped: StoreObject): Decision {
   return (
     refuseTakenName(view, found) ??
     refuseIllegalMove(found, stored) ??
+    refuseLevel(view, found) ??
     refuseConflict(view, found, stored) ??
     change({ put: wrapped })
   );
@@ -188,7 +201,12 @@ function decidePut(view: StateView, wrapped: StoreObject): Decision {
   const found = unwrap(wrapped);
   if ("kind" in found) return found;
   const stored = view.get(found.table, found.object.id);
-  return refuseTakenName(view, found) ?? refuseIllegalMove(found, stored) ?? change({ put: wrapped });
+  return (
+    refuseTakenName(view, found) ??
+    refuseIllegalMove(found, stored) ??
+    refuseLevel(view, found) ??
+    change({ put: wrapped })
+  );
 }
 
 function decideRemove(view: StateView, removal: Removal, version: number, sessionId: string): Decision {
@@ -201,6 +219,7 @@ function decideRemove(view: StateView, removal: Removal, version: number, sessio
   const stored = view.get(table, removal.id);
   if (stored === undefined) return refused("notFound", "object does not exist");
   if (version !== 0 && versionOf(stored) !== version) return refused("outOfSequence", "update out of sequence");
+  if (table === "format") return refused("wrongLevel", "the level of the log's format cannot be removed");
   // The reverse of P9 and P10.
   const isNamed = table === "network" || table === "secret" || table === "config";
   const conflict = isNamed
@@ -226,6 +245,26 @@ function refuseTakenName(view: StateView, { table, object }: Wrapped): Refused |
     default:
       return refused("nameTaken", "name conflicts with an existing object");
   }
+}
+
+/** P11 */
+function refuseLevel(view: StateView, { table, object }: Wrapped): Refused | null {
+  if (table !== "format" && table !== "manager") return null;
+  const level = levelOf(view.get("format", formatId));
+  if (table === "manager") {
+    if (managersBelow([object as Manager], level).length === 0) return null;
+    return refused("wrongLevel", `the log's format has level ${level}, which manager ${object.id} does not know`);
+  }
+  const next = levelOf(object as Format);
+  if (object.id !== formatId || next <= level)
+    return refused("wrongLevel", `the level of the log's format can only increase from ${level}`);
+  const below = managersBelow(view.managers(), next);
+  if (below.length === 0) return null;
+  const ids = below.map(({ id }) => id).join(", ");
+  return refused(
+    "wrongLevel",
+    `level ${next} of the log's format is unknown to managers that run an older version: ${ids}`,
+  );
 }
 
 /** P9, P10 */

@@ -254,7 +254,7 @@ export function startFollowing(parts: FollowerParts): Follower {
           breakOff(
             new FutureRecord(
               future,
-              "the snapshot of that version contains objects of a kind that this version of Muster does not support",
+              "the snapshot of that version contains something that this version of Muster does not support",
             ),
           );
           return;

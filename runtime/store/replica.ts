@@ -9,7 +9,8 @@
  * S5: two replicas of the same version have the same stateHash.
  * S6: a message that is not a record (R1) counts as a version without changes if the next record follows the one before it:
  *     then something else published it. If the next record follows what was in its place, one of ours was damaged.
- * S7: a transaction with a change of a kind that this version does not know is not applied, not even in part.
+ * S7: a transaction with a change of a kind that this version does not know is not applied, not even in part. The same applies
+ *     to one that raises the level of the log's format beyond what this version knows, and to a snapshot of such a level.
  *
  * Any violation of S1 to S4, or damage by S6, is a LogBreak: the replica must not be used any more.
  */
@@ -20,6 +21,7 @@ import {
   Timestamp,
   Version,
   type Change,
+  type Format,
   type Node,
   type Removal,
   type Task,
@@ -36,10 +38,19 @@ import { copyTask, patchNode, patchTask } from "./patch.ts";
 import { Receipts, type Completed } from "./receipts.ts";
 import { decodeRecord, equalBytes, toHex } from "./record.ts";
 import { detached } from "./sharing.ts";
-import { captureHash, decodingSteps, encodeSnapshot, lastOf, type Capture, type LoadedSnapshot } from "./snapshot.ts";
+import {
+  captureHash,
+  decodingSteps,
+  encodeSnapshot,
+  FutureSnapshot,
+  lastOf,
+  type Capture,
+  type LoadedSnapshot,
+} from "./snapshot.ts";
 import { State } from "./state.ts";
 import type { Cause, Commit, ObjectChange, Store, Tables } from "./store.ts";
 import { type TableName, tableNames } from "../../proto/table-names.ts";
+import { knownLevel, levelOf } from "../../proto/format-level.ts";
 import { codecs, tableOf, unwrap } from "./tables.ts";
 import { TaskParts } from "./task-parts.ts";
 
@@ -98,13 +109,16 @@ export class Replica implements Store {
   #foreign = 0;
   #recordBytes = 0;
   readonly #state = new State();
+  readonly #level: number;
   readonly #receipts: Receipts;
   readonly #parts = new TaskParts();
   readonly #nodeParts = new NodeParts();
   readonly #listeners = new Set<(commit: Commit) => void>();
 
-  constructor(options: { readonly receiptsMax?: number } = {}) {
-    this.#receipts = new Receipts(options.receiptsMax);
+  /** `level`: the highest level of the log's format that it applies; another one only in simulations of other versions. */
+  constructor({ level = knownLevel, receiptsMax }: { readonly level?: number; readonly receiptsMax?: number } = {}) {
+    this.#level = level;
+    this.#receipts = new Receipts(receiptsMax);
   }
 
   get version(): number {
@@ -303,6 +317,9 @@ export class Replica implements Store {
   /** Like `load`, in steps of a few milliseconds: for a replica that is neither read nor applied to before the last step. */
   *loadingSteps(bytes: Uint8Array): Generator<void, void> {
     const loaded = yield* decodingSteps(bytes);
+    for (const { table, object } of loaded.objects)
+      if (table === "format" && levelOf(object as Format) > this.#level)
+        throw new FutureSnapshot(futureLevel(object as Format, this.#level));
     if (loaded.version < this.#version)
       throw new LogBreak(loaded.version, `the snapshot is older than the replica's ${this.#version}`);
     const changes = yield* this.#replacingSteps(loaded);
@@ -329,8 +346,11 @@ export class Replica implements Store {
     const specs = transaction.specs.map((spec) => this.#parts.spec(spec));
     const shared: Shared = { specs, statuses: transaction.statuses };
     for (const status of transaction.statuses) this.#parts.shareStatus(status);
-    const unknown = transaction.changes.find((change) => !isKnown(change));
-    if (unknown !== undefined) throw new FutureRecord(sequence, this.#futureSentence(transaction.writer));
+    for (const each of transaction.changes) {
+      const unsupported = this.#unsupported(each);
+      if (unsupported !== null)
+        throw new FutureRecord(sequence, `${unsupported}; written by ${this.#nameOf(transaction.writer)}`);
+    }
     const changes: ObjectChange[] = [];
     for (const change of transaction.changes) {
       const applied = this.#applyChange(change, stamp, shared);
@@ -340,13 +360,19 @@ export class Replica implements Store {
     return changes;
   }
 
-  /** S7 */
-  #futureSentence(writer: string): string {
+  /** S7. Null for a change that this version can apply. */
+  #unsupported(change: Change): string | null {
+    if (!isKnown(change)) return "it contains a change of a kind that this version of Muster does not support";
+    const format = change.put?.format ?? null;
+    return format === null || levelOf(format) <= this.#level ? null : futureLevel(format, this.#level);
+  }
+
+  #nameOf(writer: string): string {
     const node = this.#state.get("node", writer);
     const engine = node?.description?.engine?.engineVersion ?? "";
     const name = node?.description?.hostname ?? "";
     const who = name === "" ? `manager ${writer}` : `manager ${name} (${writer})`;
-    return `it contains a change of a kind that this version of Muster does not support; written by ${who}${engine === "" ? "" : `, version ${engine}`}`;
+    return `${who}${engine === "" ? "" : `, version ${engine}`}`;
   }
 
   /** The change as watchers see it, or the reason why it cannot be applied. */
@@ -461,6 +487,10 @@ export class Replica implements Store {
 function isKnown({ task, node, remove, put }: Change): boolean {
   if (remove !== null) return tableOf(remove.kind) !== undefined;
   return task !== null || node !== null || (put !== null && unwrap(put) !== null);
+}
+
+function futureLevel(format: Format, known: number): string {
+  return `its format has level ${levelOf(format)}, but this version of Muster knows level ${known} at most`;
 }
 
 function metaAfter(old: Meta | null, stamp: Stamp): Meta {

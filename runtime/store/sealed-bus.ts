@@ -84,6 +84,9 @@ interface Life {
   refusedAtMs: number | null;
 }
 
+/** The format of the envelope that this version sends, without naming it, and the highest that it reads. */
+export const busFormat = 1;
+
 /** SealedMessage.ciphertext. */
 const ciphertextField = 6;
 
@@ -358,6 +361,11 @@ export class SealedBus implements Bus {
     // Every sealed message has a nonce.
     if (message === null || message.nonce.length === 0) {
       this.#refusals.add(subject, "unsealed");
+      return null;
+    }
+    if (message.format > busFormat) {
+      const known = `format ${message.format}, but this version of Muster knows format ${busFormat} at most: upgrade this manager`;
+      this.#refusals.add(subject, "newer format", known);
       return null;
     }
     return message;

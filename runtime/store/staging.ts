@@ -107,6 +107,10 @@ export class Staging {
     return this.#all("resource");
   }
 
+  managers(): Iterable<Tables["manager"]> {
+    return this.#all("manager");
+  }
+
   #named<Name extends Exclude<TableName, "task">>(table: Name, name: string): Tables[Name] | undefined {
     if (name === "") return undefined;
     const key = name.toLowerCase();

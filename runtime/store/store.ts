@@ -4,6 +4,7 @@ import type {
   Cluster,
   Config,
   Extension,
+  Format,
   Manager,
   Network,
   Node,
@@ -40,6 +41,7 @@ export interface Tables {
   readonly manager: Manager;
   readonly rollout: Rollout;
   readonly user: User;
+  readonly format: Format;
 }
 
 /** One object's change, as a watcher sees it. `old` is null for a creation; `object` is the last state for a removal. */

@@ -4,6 +4,7 @@ import {
   Cluster,
   Config,
   Extension,
+  Format,
   Kind,
   Manager,
   Network,
@@ -40,6 +41,7 @@ export const codecs: { readonly [Name in TableName]: Codec<Tables[Name]> } = {
   manager: Manager,
   rollout: Rollout,
   user: User,
+  format: Format,
 };
 
 const kinds: { readonly [Name in TableName]: Kind } = {
@@ -57,6 +59,7 @@ const kinds: { readonly [Name in TableName]: Kind } = {
   manager: Kind.KIND_MANAGER,
   rollout: Kind.KIND_ROLLOUT,
   user: Kind.KIND_USER,
+  format: Kind.KIND_FORMAT,
 };
 
 export function kindOf(table: TableName): Kind {
@@ -109,6 +112,7 @@ function nameOf(table: TableName, object: AnyObject): string {
     case "manager":
     case "rollout":
     case "user":
+    case "format":
       return "";
   }
 }

@@ -10,8 +10,13 @@ export interface FaultTargets {
   readonly leader: () => SimProcess | null;
   /** Also ends the runs of the agent's tasks. */
   readonly losePower: (agent: SimProcess) => void;
-  /** From its next start on, the manager is an older version, or the current one. */
-  readonly setOlder: (manager: SimProcess, isOlder: boolean) => void;
+  /** Managers that are an older version. */
+  readonly older: () => readonly SimProcess[];
+  /**
+   * From its next start on, the manager is an older version, or the current one. `level`: the highest level of the log's format that
+   * it knows.
+   */
+  readonly setVersion: (manager: SimProcess, version: { readonly isOlder: boolean; readonly level: number }) => void;
   /** Whether NATS may lose acknowledged records; an agent whose membership is lost has to join again manually. */
   readonly mayLoseTail: () => boolean;
   /** Whether the machine may break or get an older disk, because the cluster does not depend on it. */

@@ -79,6 +79,8 @@ interface ManagerOptions {
   readonly historyRecordsKept: number;
   /** An older version: agents get UNIMPLEMENTED for services that SwarmKit lacks. */
   readonly isOlder: boolean;
+  /** The highest level of the log's format that its version knows. */
+  readonly level: number;
   /** The operator has accepted that the log lost records. */
   readonly acceptsLogLoss: boolean;
   /**
@@ -159,6 +161,7 @@ function runManager(
     csi,
     historyRecordsKept,
     isOlder,
+    level,
     lock,
     onAcknowledged,
     onServing,
@@ -188,6 +191,7 @@ function runManager(
     leases: ports.leases("leases", leaseTtlMs),
     blobs: ports.blobs,
     authority,
+    level,
     ...(csi === null ? {} : { csi }),
     vault,
     fetchKeys: async (peer, keyId) => {

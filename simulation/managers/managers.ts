@@ -3,10 +3,11 @@ import type { Credentials, TlsMaterial } from "../../actors/agent/ports.ts";
 import type { ManagerLock } from "../../actors/keys/manager-lock.ts";
 import { isDemoted } from "../../machines/manager/role.ts";
 import { isSameBytes } from "../../machines/same-message.ts";
+import { knownLevel } from "../../proto/format-level.ts";
 import type { CsiSockets } from "../../runtime/ports/csi-sockets.ts";
 import type { Host } from "../../runtime/host.ts";
 import type { SimPorts, SimProcess } from "../../runtime/sim/simulation.ts";
-import { LogLoss } from "../../runtime/store/log-break.ts";
+import { FutureRecord, LogLoss } from "../../runtime/store/log-break.ts";
 import type { Replica } from "../../runtime/store/replica.ts";
 import type { Sealing } from "../../runtime/store/seal.ts";
 import { snapshotDefaults } from "../../runtime/store/snapshots.ts";
@@ -35,6 +36,8 @@ export interface SimManager {
   acceptsLogLoss: boolean;
   /** It is started as an older version, without the services that agents need only for Muster's own features. */
   isOlder: boolean;
+  /** The highest level of the log's format that its version knows. */
+  level: number;
   readonly memory: LogMemory;
 }
 
@@ -109,6 +112,7 @@ export class SimManagers {
 
   add(name: string): void {
     const { simulation } = this.#scene;
+    const { clock } = simulation;
     const address = addressOf(name);
     const manager: SimManager = {
       process: null as never,
@@ -119,6 +123,7 @@ export class SimManagers {
       isRetired: false,
       acceptsLogLoss: false,
       isOlder: false,
+      level: knownLevel,
       memory: new LogMemory((claim) => this.#scene.demand(name, claim)),
     };
     const process = simulation.process(name, (ports) => this.#boot(ports, manager), {
@@ -132,6 +137,12 @@ export class SimManagers {
           manager.acceptsLogLoss = true;
         }
         manager.running = null;
+        if (error instanceof FutureRecord && manager.level < knownLevel) {
+          // Its supervisor tries again until it is upgraded.
+          simulation.trace.mark("manager.refused.level");
+          clock.schedule(() => manager.process.start(), supervisorMs, null);
+          return;
+        }
         this.#scene.processFailed(name, reason, error, () => manager.process.start());
       },
     });
@@ -151,6 +162,7 @@ export class SimManagers {
     bootManager(ports, {
       acceptsLogLoss,
       isOlder: manager.isOlder,
+      level: manager.level,
       onAcknowledged: (version, isMarked) => manager.memory.acknowledge(version, isMarked),
       onServing: (replica) => manager.memory.checkServing(replica),
       address: manager.address,
@@ -202,8 +214,14 @@ export class SimManagers {
     return problem;
   }
 
-  setOlder(process: SimProcess, isOlder: boolean): void {
-    for (const manager of this.all) if (manager.process === process) manager.isOlder = isOlder;
+  /** Those that are an older version. */
+  older(): readonly SimProcess[] {
+    return this.all.filter(({ isOlder }) => isOlder).map(({ process: each }) => each);
+  }
+
+  /** From its next start on. `level`: of the log's format that this version knows. */
+  setVersion(process: SimProcess, version: { readonly isOlder: boolean; readonly level: number }): void {
+    for (const manager of this.all) if (manager.process === process) Object.assign(manager, version);
   }
 
   /** The operator starts managers that were promoted again. */

@@ -237,4 +237,13 @@ export const ledgerMutants: readonly Mutant[] = [
     kind: "logic",
     tests: ["unit/nats"],
   },
+  {
+    name: "level-too-early",
+    file: "machines/ledger/proposals.ts",
+    original: "if (below.length === 0) return null;",
+    replacement: "if (below.length >= 0) return null;",
+    breaks: "the log's level is raised while a manager does not know it",
+    kind: "logic",
+    tests: ["unit/format-level"],
+  },
 ];

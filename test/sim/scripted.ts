@@ -11,6 +11,7 @@ import {
 import { endSpan, startSpan } from "../../actors/tracing.ts";
 import { commandSpan } from "../../runtime/telemetry/spans.ts";
 import { traceparentOf } from "../../runtime/telemetry/tracing.ts";
+import { knownLevel } from "../../proto/format-level.ts";
 import type { RpcChannel } from "../../runtime/ports/rpc.ts";
 import type { SimProcess } from "../../runtime/sim/simulation.ts";
 import type { Replica } from "../../runtime/store/replica.ts";
@@ -41,6 +42,8 @@ const callTimeoutMs = 30_000;
 const patienceMs = 60_000;
 const node = "a1";
 
+export const olderVersion = { isOlder: true, level: knownLevel - 1 };
+
 interface CommandOptions {
   readonly traceparent: string;
   readonly timeoutMs: number;
@@ -51,10 +54,13 @@ export class ScriptedWorld {
   readonly managers: SimManagers;
   readonly #nodes: SimNodes;
   readonly #names = new ObjectNames();
+  readonly #isOlder: boolean;
 
   constructor(options: {
     readonly seed: number;
     readonly managers: number;
+    /** All managers begin as an older version, which knows a lower level of the log's format. */
+    readonly older?: boolean;
     /** Default 1. */
     readonly agents?: number;
     /** Behaviour of tasks; by default drawn from the seed. */
@@ -94,6 +100,7 @@ export class ScriptedWorld {
       { spans: options.keepSpans === true },
       options.steps,
     );
+    this.#isOlder = options.older === true;
     this.managers = new SimManagers(this.scene, {
       csi: () => null,
       onReplica: (name, replica) => {
@@ -124,6 +131,7 @@ export class ScriptedWorld {
   /** Resolves once all managers serve, and all know that the node is READY. */
   async found(): Promise<void> {
     for (let number = 1; number <= this.scene.options.managers; number += 1) this.managers.add(`m${number}`);
+    if (this.#isOlder) for (const each of this.managers.processes) this.managers.setVersion(each, olderVersion);
     for (const each of this.managers.processes) each.start();
     await this.until("a cluster", () => this.managers.areServing && this.managers.joinToken() !== "");
     for (let number = 1; number <= this.scene.options.agents; number += 1) this.#nodes.add(`a${number}`).start();

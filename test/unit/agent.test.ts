@@ -32,7 +32,7 @@ test("an agent joins with its token and describes its node to the manager", asyn
     description?.engine?.plugins.map(({ type, name }) => [type, name]),
     [["Driver", "exec"]],
   );
-  t.deepEqual({ ...description?.engine?.labels }, { zone: "a" });
+  t.deepEqual({ ...description?.engine?.labels }, { "muster.session-format": "1", zone: "a" });
   t.is(text(description?.tlsInfo?.trustRoot ?? new Uint8Array()), "SIMULATED ROOT 1\n");
   t.is(world.sessions[0]?.request.sessionId, "");
   await world.pass(16_000);

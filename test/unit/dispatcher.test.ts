@@ -7,6 +7,7 @@ import {
   ClusterSpec,
   DispatcherConfig,
   Duration,
+  EngineDescription,
   HeartbeatRequest,
   Manager,
   Node,
@@ -16,6 +17,7 @@ import {
   NodeStatus_State,
   Session,
   SessionRegistered,
+  SessionRequest,
 } from "../../proto/gen/messages.ts";
 import { Status } from "../../runtime/ports/rpc.ts";
 import { call, collectedStream, refusalOf } from "../support/manager.ts";
@@ -43,6 +45,23 @@ test("a registration is READY with description and address in the log before its
     [...world.dispatcher.sessions()],
     [{ nodeId: "n1", sessionId: message?.sessionId ?? "", state: "serving.connected" }],
   );
+});
+
+test("an agent whose sessions have a newer format is refused, and one that names none is served", async (t) => {
+  const world = setUp(t);
+  const engine = (format: string) =>
+    EngineDescription.create({ engineVersion: "9.9.9", labels: { "muster.session-format": format } });
+  const opened = (nodeId: string, description: NodeDescription) =>
+    world.dispatcher.handlers.Session(SessionRequest.create({ description }), collectedStream(), from(nodeId));
+  for (const format of ["2", "x", ""])
+    t.deepEqual(await refusalOf(() => opened("n1", NodeDescription.create({ engine: engine(format) }))), {
+      code: Status.FAILED_PRECONDITION,
+      message: `the agent of version 9.9.9 uses format ${format} of sessions, but this manager knows format 1 at most: upgrade the managers before their agents`,
+    });
+  t.is(world.store.get("session", "n1"), undefined);
+  opened("n1", NodeDescription.create({ engine: engine("1") }));
+  await world.run(20);
+  t.is(world.store.get("session", "n1")?.managerId, "m1");
 });
 
 test("a thousand nodes that join together share few proposals", async (t) => {

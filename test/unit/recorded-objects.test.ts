@@ -25,7 +25,7 @@ const canary = "canary-55d1";
 const recorded = `
   Annotations.name Certificate.cn Cluster.defaultAddressPool Cluster.id Config.id ConfigReference.configId ConfigReference.configName
   ContainerSpec.image ContainerStatus.containerId DiscreteGenericResource.kind Driver.name EngineDescription.engineVersion Extension.id
-  GenericRuntimeSpec.kind IPAMConfig.gateway IPAMConfig.range IPAMConfig.subnet Manager.addr Manager.addresses Manager.id ManagerStatus.addr
+  Format.id GenericRuntimeSpec.kind IPAMConfig.gateway IPAMConfig.range IPAMConfig.subnet Manager.addr Manager.addresses Manager.id ManagerStatus.addr
   NamedGenericResource.kind NamedGenericResource.value Network.id NetworkAttachment.addresses NetworkAttachmentConfig.addresses
   NetworkAttachmentConfig.target NetworkAttachmentSpec.containerId NetworkSpec.network Node.id NodeDescription.hostname NodePatch.id
   NodeStatus.addr NodeStatus.message Platform.architecture Platform.os PluginDescription.name PluginDescription.type PortConfig.name

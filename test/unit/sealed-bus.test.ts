@@ -58,6 +58,7 @@ for (const { kind, build } of subjects.busSubjects.filter((each) => each.kind !=
       [SealedMessage.encode(SealedMessage.patch(stranger, { number: 0 })), "unsealed"],
       [SealedMessage.encode(stranger), "unknown key"],
       [SealedMessage.encode(lying), "forged"],
+      [SealedMessage.encode(SealedMessage.patch(stranger, { format: 2 })), "newer format"],
       [new Uint8Array(10_000_000), "too large"],
     ];
     for (const [data, reason] of garbage) {

@@ -117,8 +117,8 @@ export class Writer {
   }
 }
 
-export function replicaOf(writer: Writer): Replica {
-  const replica = new Replica();
+export function replicaOf(writer: Writer, options: ConstructorParameters<typeof Replica>[0] = {}): Replica {
+  const replica = new Replica(options);
   for (const [at, record] of writer.records.entries()) replica.apply(at + 1, record);
   return replica;
 }
