@@ -22,7 +22,9 @@ interface Facts {
 
 /** The state that every release's fixture has. */
 async function checkState(t: ExecutionContext, manager: TestManager, facts: Facts): Promise<void> {
-  t.deepEqual(await serviceNames(manager), ["idle", "nightly", "web"]);
+  // The schedule of "nightly" has been due since the data was recorded, so that its job may be there too.
+  const services = (await serviceNames(manager)).filter((name) => !/^nightly-\d{8}-\d{6}$/.test(name));
+  t.deepEqual(services, ["idle", "nightly", "web"]);
   t.is(await manager.muster("token", "worker"), facts.token);
   const names = async (noun: string) => (await manager.json<{ Name: string }>(noun, "ls")).map(({ Name }) => Name);
   t.deepEqual(await names("secret"), ["text"]);
