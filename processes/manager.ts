@@ -36,6 +36,7 @@ import { openCsi, type CsiSocketPaths } from "./csi.ts";
 import { createManagerServer, keepCertificate } from "./manager-server.ts";
 import { emptyLogSentence, lacksKeysForGood, refuseEmptyLog } from "./log-of-cluster.ts";
 import { openDataDir, type DataDir } from "./data-dir.ts";
+import { forceNewCluster } from "./force-new-cluster.ts";
 import type { DockerOptions } from "./docker-api.ts";
 import type { JsonOptions } from "./json-api.ts";
 import { adoptIdentity, keyFileDisk, unusable } from "./key-file.ts";
@@ -75,6 +76,8 @@ export interface ManagerProcessOptions {
   readonly networks: NetworkDefaults;
   /** Start even if the log lacks records that this manager has seen. */
   readonly acceptsLogLoss?: boolean;
+  /** Continue alone from this manager's copy of the log, once. */
+  readonly forcesNewCluster?: boolean;
   /** Options of the JSON API; not served when absent. */
   readonly json?: JsonOptions | null;
   /** Options of Docker's Engine API, which is always served on a socket in the data dir. */
@@ -168,6 +171,11 @@ export async function startManagerLife(
     const addresses = await addressesOf(place.host);
 
     const fetchKeys = keyFetcher(vault);
+    if (options.forcesNewCluster === true) {
+      const managerId = nodeIdOf(dataDir, vault, random);
+      const cluster = { dataDir: dataDir.path, vault, managerId, listen, advertisedHost: place.host, telemetry };
+      await unlessEnding(forceNewCluster(dataDir, { ...cluster, fetchKeys }), ending);
+    }
     const pending: { join: PendingJoin | null } = { join: null };
     const joinCluster = async (): Promise<void> => {
       if (invitation === null) return;

@@ -61,13 +61,18 @@ export async function offerMember(parts: ClusterParts, clusterId: string, revisi
   });
 }
 
+/** Folder of the server of that cluster in a data dir. */
+export function memberFolder(dataDir: string, clusterId: string): string {
+  return join(dataDir, `${prefix}${clusterId}`);
+}
+
 /** Throws NatsServerProblem. */
 export async function startMember(parts: ClusterParts, cluster: NatsCluster): Promise<NatsServer> {
   const { dataDir, identity, listen, managerId, telemetry } = parts;
   const member = memberOf(cluster, managerId);
   if (member === undefined) throw new Error(`${managerId} is not a member of the NATS cluster ${cluster.id}`);
   removeOthers(dataDir, cluster.id);
-  const folder = join(dataDir, `${prefix}${cluster.id}`);
+  const folder = memberFolder(dataDir, cluster.id);
   const binary = process.env["MUSTER_NATS_SERVER"];
   const server = await startNatsServer({
     dataDir: folder,

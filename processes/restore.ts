@@ -9,36 +9,31 @@
  *      gap. No epoch is.
  */
 import { existsSync, mkdirSync, readdirSync, renameSync, rmSync } from "node:fs";
-import { open } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
 import { UserError } from "../lib/user-error.ts";
 import { changesOfRestore } from "../machines/manager/restored.ts";
-import { Cause, LogMark, Origin, Transaction } from "../proto/gen/messages.ts";
-import { timestampOf } from "../proto/time.ts";
 import { openBackup, type BackupTaker, type OpenedBackup } from "../runtime/backup/format.ts";
 import type { Opening } from "../runtime/backup/envelope.ts";
 import { newId } from "../runtime/ids.ts";
 import { beginStreams } from "../runtime/nats/begin.ts";
-import { connectNats, type NatsLink } from "../runtime/nats/connection.ts";
 import { forgetAccess } from "../runtime/nats/server-files.ts";
 import { PartFileError } from "../runtime/part-file.ts";
 import type { Telemetry } from "../runtime/ports/index.ts";
 import { Keyring } from "../runtime/store/keyring.ts";
 import { checkLog } from "../runtime/store/log-check.ts";
-import { encodeRecord } from "../runtime/store/record.ts";
 import { Replica } from "../runtime/store/replica.ts";
 import { SealedBlobs } from "../runtime/store/sealed-blobs.ts";
 import { SealedLog } from "../runtime/store/sealed-log.ts";
 import { encodeSnapshot } from "../runtime/store/snapshot.ts";
 import { snapshotName } from "../runtime/store/snapshots.ts";
-import { openVault, type Vault } from "../runtime/store/vault.ts";
+import { openVault } from "../runtime/store/vault.ts";
 import { SystemClock } from "../runtime/system/clock.ts";
-import { MarkFile, markFileName } from "../runtime/system/mark-file.ts";
 import { SystemRandom } from "../runtime/system/random.ts";
 import { syncFolder } from "../runtime/system/whole-file.ts";
 import { openDataDir, type DataDir } from "./data-dir.ts";
 import { keyFileDisk } from "./key-file.ts";
-import { ownNatsFolder, startOwnNats } from "./move-own-nats.ts";
+import { acceptLoss, recordOfFounding, syncTree, withNats } from "./founding.ts";
+import { ownNatsFolder } from "./move-own-nats.ts";
 
 /**
  * Versions that are left out after the backup's (RS3): a cluster writes some hundred a second at most, so the lost log had fewer
@@ -119,10 +114,10 @@ async function found(folder: DataDir, backup: OpenedBackup, options: RestoreOpti
   const { head, records, replica } = backup;
   const hasHistory = records > 0;
   const begin = hasHistory ? head.first : head.last + versionsSkipped;
-  await withNats(folder, vault, telemetry, async (_, access) =>
+  await withNats(folder.path, vault, telemetry, async (_, access) =>
     beginStreams(access, { log: begin, leases: replica.epoch }),
   );
-  return withNats(folder, vault, telemetry, async (link) => {
+  return withNats(folder.path, vault, telemetry, async (link) => {
     const log = new SealedLog(link.log, keyring, random, clock);
     const blobs = new SealedBlobs(link.blobs, keyring, { random, clock });
     const appender = new Appender(log, begin);
@@ -141,7 +136,11 @@ async function found(folder: DataDir, backup: OpenedBackup, options: RestoreOpti
     await blobs.put(snapshotName(state.version), encodeSnapshot(state));
     const founded = new Replica();
     founded.restore(state);
-    const record = recordOfRestore(founded, clock.now(), newId(random));
+    const record = recordOfFounding(founded, {
+      nowMs: clock.now(),
+      id: newId(random),
+      changes: changesOfRestore(founded),
+    });
     founded.apply(state.version + 1, record);
     await appender.append(record);
     await appender.end();
@@ -153,20 +152,6 @@ async function found(folder: DataDir, backup: OpenedBackup, options: RestoreOpti
     await acceptLoss(folder.path, founded);
     return founded.version;
   });
-}
-
-/** RS2 */
-function recordOfRestore(replica: Replica, nowMs: number, id: string): Uint8Array {
-  return encodeRecord(
-    Transaction.create({
-      id,
-      epoch: replica.epoch,
-      previous: replica.checksum,
-      time: timestampOf(nowMs),
-      causes: [Cause.create({ origin: Origin.ORIGIN_BOOTSTRAP })],
-      changes: changesOfRestore(replica),
-    }),
-  );
 }
 
 /** Appends records in their order, several at a time. */
@@ -198,48 +183,4 @@ class Appender {
   async end(): Promise<void> {
     await Promise.all(this.#waiting.splice(0));
   }
-}
-
-async function withNats<Result>(
-  folder: DataDir,
-  vault: Vault,
-  telemetry: Telemetry,
-  work: (link: NatsLink, access: Parameters<typeof beginStreams>[0]) => Promise<Result>,
-): Promise<Result> {
-  const own = await startOwnNats(folder.path, vault, { telemetry });
-  try {
-    const access = { name: "muster-restore", telemetry, ...own.access };
-    const link = await connectNats({ ...access, flushesEveryWrite: own.server.flushesEveryWrite });
-    try {
-      return await work(link, access);
-    } finally {
-      await link.drain();
-    }
-  } finally {
-    await own.stop();
-  }
-}
-
-/** Nodes that joined after the backup are recognised by their certificates, as after a loss of records that was accepted. */
-async function acceptLoss(path: string, { checksum, recordSequence: sequence }: Replica): Promise<void> {
-  const disk = new MarkFile(join(path, markFileName));
-  try {
-    await disk.write(LogMark.encode(LogMark.create({ sequence, checksum, lossAccepted: timestampOf(Date.now()) })));
-  } finally {
-    await disk.close();
-  }
-}
-
-/** A nats-server may not have synced its files. */
-async function syncTree(path: string): Promise<void> {
-  for (const entry of readdirSync(path, { recursive: true, withFileTypes: true })) {
-    if (!entry.isFile() && !entry.isDirectory()) continue;
-    const file = await open(join(entry.parentPath, entry.name), "r");
-    try {
-      await file.sync();
-    } finally {
-      await file.close();
-    }
-  }
-  await syncFolder(path);
 }

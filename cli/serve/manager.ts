@@ -16,6 +16,10 @@ const flags = {
   ...natsFlags,
   join: { type: "string", value: "ADDR:PORT", help: "Address of a manager of the cluster to join" },
   ...tokenFlags("manager"),
+  "force-new-cluster": {
+    type: "boolean",
+    help: "Continue alone from this manager's copy of the log, after the machines with the other copies are lost for good; changes that this copy lacks are lost",
+  },
 } as const;
 
 /** Checks the values of all flags. Throws UsageError and UserError. */
@@ -31,6 +35,7 @@ function settingsOf(values: Values<typeof flags>) {
       ...servingOf(values),
       nats: sharedNatsOf(values),
       join: invitation(values),
+      forcesNewCluster: forcing(values),
     },
   };
 }
@@ -47,6 +52,16 @@ export const manager: Command = command({
     );
   },
 });
+
+/** Throws UsageError for a manager that does not have a copy of the log by itself. */
+function forcing(values: Values<typeof flags>): boolean {
+  if (values["force-new-cluster"] !== true) return false;
+  if (sharedNatsOf(values) !== null)
+    throw new UsageError("--force-new-cluster is for managers with nats-servers of their own: it excludes --nats");
+  if (values.join !== undefined)
+    throw new UsageError("--force-new-cluster continues a cluster without the others: it excludes --join");
+  return true;
+}
 
 /** Throws UsageError unless both or neither are set. */
 function invitation(values: TokenValues & { readonly join?: string | undefined }): ManagerInvitation | null {

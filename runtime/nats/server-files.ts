@@ -43,6 +43,11 @@ export async function prepareFiles(dataDir: string): Promise<ServerFiles> {
   };
 }
 
+/** Where a server with that data dir stores the messages of a stream. */
+export function messagesFolder(dataDir: string, stream: string): string {
+  return join(dataDir, "nats", "jetstream", "jetstream", "$G", "streams", stream, "msgs");
+}
+
 export function newCredentials(): Pick<ServerAccess, "user" | "pass"> {
   return { user: "muster", pass: randomBytes(24).toString("base64url") };
 }

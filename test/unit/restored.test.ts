@@ -73,3 +73,23 @@ test("W3: a node has ten minutes to find a restored cluster, and six heartbeat p
   t.is(store.get("node", "worker")?.status?.state, DOWN);
   watch.stop();
 });
+
+test("RD2: a manager that continues from its own copy stays a manager, the others become workers", (t) => {
+  const { seed, store } = testManager("own");
+  seed("node", node("own", READY, true), node("other", READY, true), node("worker", READY));
+  seed("manager", ...["own", "other"].map((id) => Manager.create({ id, addr: `${id}:2377`, alive: true })));
+  seed("session", Session.create({ id: "worker", sessionId: "s1", managerId: "own" }));
+  const changes = changesOfRestore(store, "own");
+  store.apply(store.version + 1, encodeRecord(Transaction.create({ epoch: 1, previous: store.checksum, changes })));
+  t.deepEqual(
+    ["own", "other", "worker"].map((id) => store.get("node", id)?.status?.state),
+    [READY, DOWN, UNKNOWN],
+  );
+  t.like(store.get("node", "own"), { role: NodeRole.MANAGER, spec: { desiredRole: NodeRole.MANAGER } });
+  t.regex(store.get("node", "other")?.status?.message ?? "", /was continued from one manager's copy$/);
+  t.deepEqual(
+    [...store.all("manager")].map(({ id }) => id),
+    ["own"],
+  );
+  t.is(store.count("session"), 0);
+});

@@ -162,6 +162,7 @@ const fileWriters: Record<string, string> = {
   "processes/earlier-state.ts": "renames a folder",
   "processes/move-own-nats.ts": "renames a folder",
   "processes/restore.ts": "renames a folder",
+  "processes/force-new-cluster.ts": "renames folders",
   "drivers/exec/cgroups.ts": "files of the kernel",
   "linux/client-cgroups.ts": "files of the kernel",
   "linux/task-network/tools.ts": "files of the kernel",
