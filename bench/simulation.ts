@@ -84,6 +84,7 @@ function serviceOf(at: number, replicas: number, version: string): ServicePlan {
     stop: fixed(500),
     startFailure: 0,
     meanLifeMs: null,
+    run: null,
   };
   return { spec, behaviour };
 }

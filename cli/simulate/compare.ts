@@ -1,6 +1,6 @@
 /** Two rehearsals of the same seeds, such as with a changed cluster or another update: what is better or worse, and how often. */
-import type { RehearsalOutcome, ServiceOutcome } from "../../simulation/rehearsal/outcome.ts";
-import { rolloutMs, servicesBySeed } from "./report.ts";
+import type { JobOutcome, RehearsalOutcome, ServiceOutcome } from "../../simulation/rehearsal/outcome.ts";
+import { executionMs, failedTasksOf, jobsBySeed, rolloutMs, servicesBySeed } from "./report.ts";
 import { spreadOf, type Spread } from "./spread.ts";
 
 /** Values of a service that are compared, in this order. */
@@ -12,7 +12,14 @@ export const measures = [
   { key: "firstFullMs", title: "time until all tasks first ran", kind: "time", isHigherBetter: false },
 ] as const;
 
-export type Measure = (typeof measures)[number];
+/** Values of a job that are compared, in this order. */
+export const jobMeasures = [
+  { key: "jobMs", title: "time until it succeeded", kind: "time", isHigherBetter: false },
+  { key: "failedTasks", title: "failed tasks", kind: "count", isHigherBetter: false },
+  { key: "moves", title: "moves and restarts", kind: "count", isHigherBetter: false },
+] as const;
+
+type Measure = (typeof measures)[number] | (typeof jobMeasures)[number];
 
 export interface Comparison {
   readonly before: string;
@@ -20,6 +27,7 @@ export interface Comparison {
   /** Seeds that both have finished. */
   readonly seeds: number;
   readonly services: readonly ServiceComparison[];
+  readonly jobs: readonly ServiceComparison[];
   readonly violations: { readonly before: number; readonly after: number };
 }
 
@@ -40,24 +48,24 @@ export interface Difference {
   readonly same: number;
 }
 
-/** Compares the services that both have; seeds that only one has are left out. */
+/** Compares the services and jobs that both have; seeds that only one has are left out. */
 export function compared(before: RehearsalOutcome, after: RehearsalOutcome): Comparison {
   const seeds = new Set(before.runs.map(({ seed }) => seed));
   const common = after.runs.map(({ seed }) => seed).filter((seed) => seeds.has(seed));
-  const [old, now] = [servicesBySeed(before.runs), servicesBySeed(after.runs)];
   const broken = ({ runs }: RehearsalOutcome): number =>
     runs.filter(({ seed, violation }) => violation !== null && common.includes(seed)).length;
   return {
     before: titleOf(before),
     after: titleOf(after),
     seeds: common.length,
-    services: [...old.keys()]
-      .filter((name) => now.has(name))
-      .map((name) => {
-        const of = (all: typeof old): ReadonlyMap<number, ServiceOutcome> =>
-          new Map((all.get(name) ?? []).map((each) => [each.seed, each.of]));
-        return { name, differences: differencesOf(of(old), of(now)) };
-      }),
+    services: pairsOf(servicesBySeed(before.runs), servicesBySeed(after.runs)).map(({ name, pairs }) => ({
+      name,
+      differences: measures.map((measure) => differenceOf(pairs, measure, (service) => valueOf(service, measure.key))),
+    })),
+    jobs: pairsOf(jobsBySeed(before.runs), jobsBySeed(after.runs)).map(({ name, pairs }) => ({
+      name,
+      differences: jobMeasures.map((measure) => differenceOf(pairs, measure, (job) => jobValueOf(job, measure.key))),
+    })),
     violations: { before: broken(before), after: broken(after) },
   };
 }
@@ -67,7 +75,7 @@ function titleOf({ scenario, cluster }: RehearsalOutcome): string {
 }
 
 /** Null: the service has no such value with this seed. */
-function valueOf(service: ServiceOutcome, key: Measure["key"]): number | null {
+function valueOf(service: ServiceOutcome, key: (typeof measures)[number]["key"]): number | null {
   switch (key) {
     case "availabilityMin":
     case "fullShare":
@@ -83,29 +91,62 @@ function valueOf(service: ServiceOutcome, key: Measure["key"]): number | null {
   }
 }
 
-function differencesOf(
-  before: ReadonlyMap<number, ServiceOutcome>,
-  after: ReadonlyMap<number, ServiceOutcome>,
-): readonly Difference[] {
-  const pairs = [...before].flatMap(([seed, old]) => {
-    const now = after.get(seed);
-    return now === undefined ? [] : [[old, now] as const];
+/** Null: an execution did not succeed, or there was none. */
+function jobValueOf(job: JobOutcome, key: (typeof jobMeasures)[number]["key"]): number | null {
+  switch (key) {
+    case "failedTasks":
+      return failedTasksOf(job);
+    case "moves":
+      return job.moves.length;
+    case "jobMs": {
+      const all = job.executions.flatMap((each) => executionMs(each) ?? []);
+      return all.length === 0 || all.length < job.executions.length ? null : all.reduce((sum, ms) => sum + ms, 0);
+    }
+  }
+}
+
+interface OfSeed<Outcome> {
+  readonly seed: number;
+  readonly of: Outcome;
+}
+
+type Pairs<Outcome> = readonly (readonly [old: Outcome, now: Outcome])[];
+
+/** Outcomes of the same name and seed. */
+function pairsOf<Outcome>(
+  before: ReadonlyMap<string, readonly OfSeed<Outcome>[]>,
+  after: ReadonlyMap<string, readonly OfSeed<Outcome>[]>,
+): readonly { readonly name: string; readonly pairs: Pairs<Outcome> }[] {
+  return [...before].flatMap(([name, all]) => {
+    const others = after.get(name);
+    if (others === undefined) return [];
+    const now = new Map(others.map(({ seed, of }) => [seed, of]));
+    const pairs = all.flatMap(({ seed, of }) => {
+      const other = now.get(seed);
+      return other === undefined ? [] : [[of, other] as const];
+    });
+    return [{ name, pairs }];
   });
-  return measures.map((measure) => {
-    const values = pairs.map(([old, now]) => [valueOf(old, measure.key), valueOf(now, measure.key)] as const);
-    const signs = values.map(([old, now]) => signOf(old, now, measure.isHigherBetter));
-    const changes = values.flatMap(([old, now]) => (old === null || now === null ? [] : [now - old]));
-    const count = (sign: number): number => signs.filter((each) => each === sign).length;
-    return {
-      measure: measure.key,
-      before: spreadOf(values.flatMap(([old]) => old ?? [])),
-      after: spreadOf(values.flatMap(([, now]) => now ?? [])),
-      medianChange: spreadOf(changes)?.median ?? null,
-      better: count(1),
-      worse: count(-1),
-      same: count(0),
-    };
-  });
+}
+
+function differenceOf<Outcome>(
+  pairs: Pairs<Outcome>,
+  { key, isHigherBetter }: Measure,
+  valueIn: (outcome: Outcome) => number | null,
+): Difference {
+  const values = pairs.map(([old, now]) => [valueIn(old), valueIn(now)] as const);
+  const signs = values.map(([old, now]) => signOf(old, now, isHigherBetter));
+  const changes = values.flatMap(([old, now]) => (old === null || now === null ? [] : [now - old]));
+  const count = (sign: number): number => signs.filter((each) => each === sign).length;
+  return {
+    measure: key,
+    before: spreadOf(values.flatMap(([old]) => old ?? [])),
+    after: spreadOf(values.flatMap(([, now]) => now ?? [])),
+    medianChange: spreadOf(changes)?.median ?? null,
+    better: count(1),
+    worse: count(-1),
+    same: count(0),
+  };
 }
 
 /** 1: better. */

@@ -1,8 +1,8 @@
-/** A comparison of two rehearsals in the terminal, one table for each service. */
+/** A comparison of two rehearsals in the terminal, one table for each service and job. */
 import { formatTable } from "../table.ts";
 import { printable } from "../text-width.ts";
 import type { RehearsalOutcome } from "../../simulation/rehearsal/outcome.ts";
-import { compared, measures, type Difference } from "./compare.ts";
+import { compared, jobMeasures, measures, type Difference } from "./compare.ts";
 import { countText, plural, shareText, timeText } from "./report-texts.ts";
 import type { Spread } from "./spread.ts";
 
@@ -20,7 +20,7 @@ export function comparisonLines(
     `before: ${printable(comparison.before)}`,
     `after:  ${printable(comparison.after)}`,
     `${plural(comparison.seeds, "seed")} of both; an invariant was violated in ${violations.before} before, ${violations.after} after`,
-    ...comparison.services.flatMap(({ name, differences }) => {
+    ...[...comparison.services, ...comparison.jobs].flatMap(({ name, differences }) => {
       const rows = differences
         .filter(({ before: old, after: now }) => old !== null || now !== null)
         .map(differenceCells);
@@ -43,7 +43,7 @@ export function differenceCells({
   worse,
   same,
 }: Difference): readonly string[] {
-  const { title, kind } = measures.find(({ key }) => key === measure) ?? measures[0];
+  const { title, kind } = [...measures, ...jobMeasures].find(({ key }) => key === measure) ?? measures[0];
   const text = kind === "share" ? shareText : kind === "time" ? timeText : countText;
   const median = (spread: Spread | null): string => (spread === null ? "-" : text(spread.median));
   const change =

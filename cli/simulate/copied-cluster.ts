@@ -2,6 +2,8 @@
  * A plan from the objects of a cluster. Rehearsed nodes have a name and labels only: a constraint on anything else, such as
  * a node's role or architecture, becomes a label of the nodes that meet it.
  */
+import { isOver, progressOf } from "../../machines/orchestration/jobs/progress.ts";
+import { scheduleOf } from "../../machines/orchestration/jobs/runs.ts";
 import { isJob } from "../../machines/orchestration/service-mode.ts";
 import { meetsConstraint, parseConstraint } from "../../machines/scheduling/constraints.ts";
 import { demandOf, missingPlugin } from "../../machines/scheduling/filters.ts";
@@ -31,6 +33,7 @@ export interface ClusterObjects {
   readonly nodes: readonly Node[];
   readonly services: readonly Service[];
   readonly networks: readonly Network[];
+  readonly tasks: readonly Task[];
 }
 
 interface Copied {
@@ -47,9 +50,10 @@ export function copiedCluster(objects: ClusterObjects, observed: ObservedTimes):
   // A manager's own node runs no tasks; the copy has managers besides its nodes.
   const omitted = objects.nodes.filter((node) => !isUsable(node) && node.role !== NodeRole.MANAGER).length;
   if (omitted > 0) remarks.push(`left out: ${plural(omitted, "node")} not READY or not active`);
-  const services = objects.services.filter(({ spec }) => spec !== null && !isJob(spec));
+  const isDone = jobsDone(objects);
+  const services = objects.services.filter((service) => service.spec !== null && !isDone(service));
   const jobs = objects.services.length - services.length;
-  if (jobs > 0) remarks.push(`left out: ${plural(jobs, "job")}`);
+  if (jobs > 0) remarks.push(`left out: ${plural(jobs, "job")} (finished ones, and runs of scheduled jobs)`);
   const networks = objects.networks.filter(
     ({ spec }) => spec !== null && !spec.ingress && isOverlay(spec.driverConfig?.name),
   );
@@ -60,7 +64,7 @@ export function copiedCluster(objects: ClusterObjects, observed: ObservedTimes):
     const spec = reducedSpec(service.spec ?? ServiceSpec.create({}), (target) => names.get(target) ?? target);
     const constraints = (spec.task?.placement?.constraints ?? []).map((text) => onLabels(text, nodes, labels));
     constraints.push(...onDriver(service, nodes, labels));
-    return { spec: withPlacement(spec, constraints, kept), behaviour: observed.behaviourOf(service.id) };
+    return { spec: withPlacement(spec, constraints, kept), behaviour: observed.behaviourOf(service.id, isJob(spec)) };
   });
   const plans = nodePlans(nodes, labels, observed);
   const placed = copies.filter(({ spec }) => unplaceable(spec, plans) === null);
@@ -76,6 +80,20 @@ export function copiedCluster(objects: ClusterObjects, observed: ObservedTimes):
       services: placed,
     },
     remarks,
+  };
+}
+
+/** Jobs that have nothing to do, or that their schedule creates: in the copy, it creates its own. */
+function jobsDone({ nodes, services, tasks }: ClusterObjects): (service: Service) => boolean {
+  const byId = new Map(nodes.map((node) => [node.id, node]));
+  const view = { nodeOf: (id: string) => byId.get(id), nodes: () => nodes };
+  const known = new Set(services.map(({ id }) => id));
+  const byService = Map.groupBy(tasks, ({ serviceId }) => serviceId);
+  return (service) => {
+    if (!isJob(service.spec)) return false;
+    const scheduleId = scheduleOf(service);
+    if (scheduleId !== null && known.has(scheduleId)) return true;
+    return isOver(progressOf(service, byService.get(service.id) ?? [], view));
   };
 }
 

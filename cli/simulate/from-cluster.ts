@@ -15,6 +15,8 @@ import type { ClusterPlan } from "../../simulation/rehearsal/plan.ts";
 import { listNetworks, listNodes, listServices, listTasks, type ManagerClient } from "../manager-client.ts";
 import { everyAction, watch } from "../watching.ts";
 import { millisecondsOf } from "../values.ts";
+import { isRunOf } from "../../machines/orchestration/jobs/runs.ts";
+import { scheduleSettings } from "../../machines/orchestration/jobs/labels.ts";
 import { humanDuration } from "../../lib/human-duration.ts";
 import { copiedCluster } from "./copied-cluster.ts";
 import { ObservedTimes } from "./observed-times.ts";
@@ -37,12 +39,16 @@ export async function planFromCluster(client: ManagerClient, nowMs: number): Pro
     listNetworks(client),
     listTasks(client),
   ]);
-  const observed = new ObservedTimes();
+  const schedules = services.filter(({ spec }) => scheduleSettings(spec) !== null);
+  // Most runs have been removed since, so only their ids say what they belong to.
+  const observed = new ObservedTimes(
+    (serviceId) => schedules.find(({ id }) => isRunOf(serviceId, id))?.id ?? serviceId,
+  );
   const oldest = await oldestVersion(client, nodes);
   const isWhole = oldest === null || (await replay(client, oldest.version, { nodes, tasks }, observed));
   for (const task of tasks) observed.addRunning(task, nowMs);
   observed.close(nowMs);
-  const { plan, remarks } = copiedCluster({ nodes, services, networks }, observed);
+  const { plan, remarks } = copiedCluster({ nodes, services, networks, tasks }, observed);
   const copied = new Set(plan.services.map(({ spec }) => spec.annotations?.name));
   const unseen = services.filter(
     ({ id, spec }) => copied.has(spec?.annotations?.name) && observed.startsOf(id) === 0,

@@ -68,6 +68,7 @@ export function reportPage(outcome: RehearsalOutcome, openCommand: (seed: number
       marksList(plots),
       servicesTable(report),
       ...report.services.map((service, at) => serviceSection(outcome, service, at, plots)),
+      jobsSection(report),
       placementSection(report),
       requestSection(report),
       seedsSection(outcome, report, openCommand),
@@ -125,6 +126,20 @@ function serviceSection(outcome: RehearsalOutcome, service: ServiceReport, at: n
     blocked.length === 0 ? "" : `<h3>Rollouts waited for</h3>${htmlList(blocked)}`,
     moveReasons.length === 0 ? "" : `<h3>Reasons of moves and restarts</h3>${countsTable(moveReasons)}${lost}`,
   ].join("\n");
+}
+
+function jobsSection({ jobs }: Report): string {
+  if (jobs.length === 0) return "";
+  const rows = jobs.map(({ name, durationMs, executions, failedTasks, moveReasons, states, unfinished }) => {
+    const [worst, p95, median] = spreadTexts(durationMs, timeText, false);
+    const failed = `${countText(failedTasks.median)} / ${failedTasks.max}`;
+    const reasons = moveReasons.slice(0, reasonsMax).map(({ text, count }) => `${text}: ${count}`);
+    const times = [median, p95, worst];
+    return [name, String(executions), ...times, String(unfinished), countsText(states), failed, reasons.join("; ")];
+  });
+  const times = ["Time until it succeeded, median", "p95", "max"];
+  const headings = ["Job", "Executions", ...times, "Unfinished", "States", "Failed tasks p50 / max", "Tasks replaced"];
+  return `<h2>Jobs</h2>${htmlTable(headings, rows)}`;
 }
 
 function countsText(counts: readonly Count[]): string {
@@ -185,6 +200,10 @@ export function comparisonPage(before: RehearsalOutcome, after: RehearsalOutcome
 <h3>Share of wanted tasks that run (median and 5th to 95th percentile of the seeds)</h3>
 <div class="plot" id="${availabilityId(at)}"></div>`;
   });
+  const jobSections = comparison.jobs.map(({ name, differences }) => {
+    const rows = differences.filter((each) => each.before !== null || each.after !== null).map(differenceCells);
+    return `<h2>Job ${escaped(name)}</h2>${htmlTable(headings, rows)}`;
+  });
   const { violations } = comparison;
   const isClean = violations.before + violations.after === 0;
   const verdict = isClean
@@ -198,6 +217,7 @@ export function comparisonPage(before: RehearsalOutcome, after: RehearsalOutcome
       `<p class="soft">${plural(comparison.seeds, "seed")} of both</p>`,
       verdict,
       ...sections,
+      ...jobSections,
       `<h2>Placement</h2><h3>Running tasks of a node (medians over the seeds)</h3><div class="plot" id="${placementId}"></div>`,
     ].join("\n"),
     plots,

@@ -1,11 +1,12 @@
 /**
- * Measures from a cluster's log: how long images took to pull and tasks to start and stop, how often both
+ * Measures from a cluster's log: how long images took to pull and tasks to start and stop, and jobs to run, how often these
  * failed, and how often nodes were down. Fed with the versions of each object in their order.
  */
+import { isWanted } from "../../machines/task.ts";
 import { NodeStatus_State, TaskState, type Node, type Task } from "../../proto/gen/messages.ts";
 import { timeMs } from "../../proto/time.ts";
-import type { BehaviourPlan, DurationPlan, NodeFailures } from "../../simulation/rehearsal/plan.ts";
-import { behaviourDefaults } from "./read-behaviour.ts";
+import type { BehaviourPlan, DurationPlan, NodeFailures, RunPlan } from "../../simulation/rehearsal/plan.ts";
+import { behaviourDefaults, runDefaults } from "./read-behaviour.ts";
 import { percentile } from "./spread.ts";
 
 /** Fewer samples say too little about one service; then those of all services count, then the defaults. */
@@ -17,6 +18,9 @@ interface Samples {
   readonly pulls: number[];
   readonly starts: number[];
   readonly stops: number[];
+  /** How long tasks of jobs ran that ended by themselves. */
+  readonly runs: number[];
+  failedRuns: number;
   started: number;
   failedStarts: number;
   failures: number;
@@ -32,10 +36,21 @@ interface Seen {
 }
 
 function noSamples(): Samples {
-  return { pulls: [], starts: [], stops: [], started: 0, failedStarts: 0, failures: 0, runningMs: 0 };
+  return {
+    pulls: [],
+    starts: [],
+    stops: [],
+    runs: [],
+    failedRuns: 0,
+    started: 0,
+    failedStarts: 0,
+    failures: 0,
+    runningMs: 0,
+  };
 }
 
 export class ObservedTimes {
+  readonly #ownerOf: (serviceId: string) => string;
   readonly #tasks = new Map<string, Seen>();
   readonly #services = new Map<string, Samples>();
   readonly #all = noSamples();
@@ -43,6 +58,11 @@ export class ObservedTimes {
   readonly #pulled = new Set<string>();
   readonly #nodes = new Map<string, { isUp: boolean; sinceMs: number }>();
   readonly #outages = { upMs: 0, downMs: 0, begun: 0, ended: 0 };
+
+  /** `ownerOf`: the service for which a service's tasks count, such as the scheduled job of a run; by default itself. */
+  constructor(ownerOf: (serviceId: string) => string = (serviceId) => serviceId) {
+    this.#ownerOf = ownerOf;
+  }
 
   /** A version of a task. Those of attachments, which belong to no service, are ignored. */
   addTask(task: Task): void {
@@ -56,7 +76,7 @@ export class ObservedTimes {
       this.#tasks.set(id, { state: status.state, at: new Map([[status.state, ms]]), stopAskedMs: null, hasEnded });
       return;
     }
-    if (seen.stopAskedMs === null && task.desiredState > TaskState.RUNNING && task.meta?.updatedAt != null) {
+    if (seen.stopAskedMs === null && !isWanted(task) && task.meta?.updatedAt != null) {
       seen.stopAskedMs = timeMs(task.meta.updatedAt);
     }
     if (status.state <= seen.state || seen.hasEnded) return;
@@ -67,8 +87,9 @@ export class ObservedTimes {
   }
 
   #samplesOf(serviceId: string): readonly Samples[] {
-    const own = this.#services.get(serviceId) ?? noSamples();
-    this.#services.set(serviceId, own);
+    const ownerId = this.#ownerOf(serviceId);
+    const own = this.#services.get(ownerId) ?? noSamples();
+    this.#services.set(ownerId, own);
     return [own, this.#all];
   }
 
@@ -95,7 +116,13 @@ export class ObservedTimes {
     const running = seen.at.get(TaskState.RUNNING);
     const isAsked = seen.stopAskedMs !== null;
     const isFailed = seen.state === TaskState.FAILED || seen.state === TaskState.REJECTED;
+    const hasRun = running !== undefined && (isFailed || seen.state === TaskState.COMPLETE);
     for (const samples of this.#samplesOf(task.serviceId)) {
+      if (task.jobIteration !== null && hasRun && !isAsked) {
+        samples.runs.push(Math.max(0, ms - running));
+        samples.failedRuns += Number(isFailed);
+        continue;
+      }
       if (running !== undefined) samples.runningMs += Math.max(0, ms - running);
       if (isAsked && running !== undefined && seen.state <= TaskState.FAILED) {
         samples.stops.push(Math.max(0, ms - (seen.stopAskedMs ?? ms)));
@@ -148,7 +175,7 @@ export class ObservedTimes {
     return started + failedStarts;
   }
 
-  behaviourOf(serviceId: string): BehaviourPlan {
+  behaviourOf(serviceId: string, isJob = false): BehaviourPlan {
     const own = this.#services.get(serviceId) ?? noSamples();
     const tries = own.started + own.failedStarts;
     return {
@@ -156,11 +183,19 @@ export class ObservedTimes {
       start: this.#durationOf(own, "starts", behaviourDefaults.start),
       stop: this.#durationOf(own, "stops", behaviourDefaults.stop),
       startFailure: tries < samplesMin ? 0 : Number((own.failedStarts / tries).toFixed(4)),
-      meanLifeMs: own.failures === 0 ? null : Math.max(failureMsMin, Math.round(own.runningMs / own.failures)),
+      meanLifeMs: isJob || own.failures === 0 ? null : Math.max(failureMsMin, Math.round(own.runningMs / own.failures)),
+      run: isJob ? this.#runOf(own) : null,
     };
   }
 
-  #durationOf(own: Samples, key: "pulls" | "starts" | "stops", otherwise: DurationPlan): DurationPlan {
+  #runOf(own: Samples): RunPlan {
+    return {
+      length: this.#durationOf(own, "runs", runDefaults.length),
+      failure: own.runs.length < samplesMin ? 0 : Number((own.failedRuns / own.runs.length).toFixed(4)),
+    };
+  }
+
+  #durationOf(own: Samples, key: "pulls" | "starts" | "stops" | "runs", otherwise: DurationPlan): DurationPlan {
     const samples = [own[key], this.#all[key]].find((each) => each.length >= samplesMin);
     if (samples === undefined) return otherwise;
     const sorted = samples.toSorted((a, b) => a - b);

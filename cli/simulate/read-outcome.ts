@@ -1,6 +1,6 @@
 /** Reads a JSON report back, to print it again or to compare it. Checks every value: the file may come from anywhere. */
 import { UserError } from "../../lib/user-error.ts";
-import type { RehearsalOutcome } from "../../simulation/rehearsal/outcome.ts";
+import type { RehearsalOutcome, RunOutcome } from "../../simulation/rehearsal/outcome.ts";
 import { reportVersion } from "./json.ts";
 
 export interface SavedOutcome {
@@ -17,6 +17,11 @@ const text: Check = (value, path) => (typeof value === "string" ? null : `${path
 
 function orNull(check: Check): Check {
   return (value, path) => (value === null ? null : check(value, path));
+}
+
+/** For keys that reports of earlier versions lack. */
+function orAbsent(check: Check): Check {
+  return (value, path) => (value === undefined ? null : check(value, path));
 }
 
 function listOf(check: Check): Check {
@@ -47,14 +52,24 @@ const rollout = object({
   blocked: listOf(object({ reason: text, ms: number })),
 });
 
+const move = object({ atMs: number, from: text, to: orNull(text), reason: text });
+
 const service = object({
   name: text,
   replicas: listOf(object({ atMs: number, wanted: number, running: number })),
   availabilityMin: number,
   fullShare: number,
   rollouts: listOf(rollout),
-  moves: listOf(object({ atMs: number, from: text, to: orNull(text), reason: text })),
+  moves: listOf(move),
   firstFullMs: orNull(number),
+});
+
+const job = object({
+  name: text,
+  executions: listOf(
+    object({ beganMs: number, endedMs: orNull(number), state: text, total: number, done: number, failedTasks: number }),
+  ),
+  moves: listOf(move),
 });
 
 const run = object({
@@ -62,6 +77,7 @@ const run = object({
   ranMs: number,
   violation: orNull(text),
   services: listOf(service),
+  jobs: orAbsent(listOf(job)),
   placement: listOf(object({ atMs: number, min: number, max: number, mean: number })),
   refusals: listOf(object({ atMs: number, request: text, reason: text })),
   requests: number,
@@ -93,10 +109,11 @@ export function readOutcome(json: string, name: string): SavedOutcome {
   const { command, report, runs } = value as {
     readonly command: string;
     readonly report: Omit<RehearsalOutcome, "runs"> | null;
-    readonly runs: RehearsalOutcome["runs"];
+    readonly runs: readonly (Omit<RunOutcome, "jobs"> & { readonly jobs?: RunOutcome["jobs"] })[];
   };
   if (report === null) throw new UserError(`${name}: no seed was finished`);
   const { cluster, scenario, durationMs, seedsWanted } = report;
   if (durationMs <= 0) throw new UserError(`${name}: report.durationMs must be above 0`);
-  return { command, outcome: { cluster, scenario, durationMs, seedsWanted, runs } };
+  const whole = runs.map((each) => ({ ...each, jobs: each.jobs ?? [] }));
+  return { command, outcome: { cluster, scenario, durationMs, seedsWanted, runs: whole } };
 }

@@ -1,5 +1,7 @@
-/** Content of every report: values of a rehearsal's services over all seeds. Times in milliseconds. */
+/** Content of every report: values of a rehearsal's services and jobs over all seeds. Times in milliseconds. */
 import type {
+  JobExecution,
+  JobOutcome,
   Move,
   RehearsalOutcome,
   RolloutOutcome,
@@ -16,6 +18,7 @@ export interface Report {
   readonly seedsWanted: number;
   readonly violations: readonly { readonly seed: number; readonly violation: string; readonly atMs: number }[];
   readonly services: readonly ServiceReport[];
+  readonly jobs: readonly JobReport[];
   readonly placement: PlacementReport | null;
   readonly requests: RequestReport;
   /** Seeds to look at, the worst first. */
@@ -39,6 +42,21 @@ export interface ServiceReport {
   /** Moves after which no node took the task, of all seeds. */
   readonly unplaced: number;
   readonly worst: { readonly seed: number; readonly availabilityMin: number };
+}
+
+export interface JobReport {
+  readonly name: string;
+  /** Times that the work began, such as runs of a schedule, of all seeds. */
+  readonly executions: number;
+  /** From its creation to the end of its last task, of an execution that succeeded; null: none did. */
+  readonly durationMs: Spread | null;
+  readonly unfinished: number;
+  readonly states: readonly Count[];
+  /** Tasks of one seed that failed. */
+  readonly failedTasks: Spread;
+  /** Tasks of one seed that were replaced, failed ones included. */
+  readonly moves: Spread;
+  readonly moveReasons: readonly Count[];
 }
 
 export interface RolloutReport {
@@ -93,6 +111,7 @@ export function reportOf(outcome: RehearsalOutcome): Report | null {
       violation === null ? [] : [{ seed, violation, atMs: ranMs }],
     ),
     services,
+    jobs: jobsOf(runs),
     placement: placementOf(runs),
     requests: {
       sent: runs.reduce((sum, { requests }) => sum + requests, 0),
@@ -155,6 +174,47 @@ function servicesOf(runs: readonly RunOutcome[]): readonly ServiceReport[] {
   });
 }
 
+interface JobOfSeed {
+  readonly seed: number;
+  readonly of: JobOutcome;
+}
+
+/** Jobs in the order in which the runs name them. */
+export function jobsBySeed(runs: readonly RunOutcome[]): ReadonlyMap<string, readonly JobOfSeed[]> {
+  const all = runs.flatMap(({ seed, jobs }) => jobs.map((of): JobOfSeed => ({ seed, of })));
+  return Map.groupBy(all, ({ of }) => of.name);
+}
+
+function jobsOf(runs: readonly RunOutcome[]): readonly JobReport[] {
+  return [...jobsBySeed(runs)].flatMap(([name, all]) => {
+    const executions = all.flatMap(({ of }) => of.executions);
+    const failedTasks = spreadOf(all.map(({ of }) => failedTasksOf(of)));
+    const moves = spreadOf(all.map(({ of }) => of.moves.length));
+    if (failedTasks === null || moves === null) return [];
+    return [
+      {
+        name,
+        executions: executions.length,
+        durationMs: spreadOf(executions.flatMap((each) => executionMs(each) ?? [])),
+        unfinished: executions.filter(({ endedMs }) => endedMs === null).length,
+        states: counted(executions.map(({ state }) => state)),
+        failedTasks,
+        moves,
+        moveReasons: counted(all.flatMap(({ of }) => of.moves).map(reasonOf)),
+      },
+    ];
+  });
+}
+
+export function failedTasksOf({ executions }: JobOutcome): number {
+  return executions.reduce((sum, { failedTasks }) => sum + failedTasks, 0);
+}
+
+/** Null: it did not succeed. */
+export function executionMs({ beganMs, endedMs, state }: JobExecution): number | null {
+  return endedMs === null || state !== "succeeded" ? null : endedMs - beganMs;
+}
+
 export function isWorse(a: ServiceOutcome, b: ServiceOutcome): boolean {
   if (a.availabilityMin !== b.availabilityMin) return a.availabilityMin < b.availabilityMin;
   return a.fullShare < b.fullShare;
@@ -208,6 +268,10 @@ function notableOf(runs: readonly RunOutcome[], services: readonly ServiceReport
   for (const { seed, services: each } of runs) {
     const stuck = each.find(({ rollouts }) => rollouts.some(({ endedMs }) => endedMs === null));
     if (stuck !== undefined) add(seed, `a rollout of ${stuck.name} did not end`);
+  }
+  for (const { seed, jobs } of runs) {
+    const failed = jobs.find(({ executions }) => executions.some(({ state }) => state === "failed"));
+    if (failed !== undefined) add(seed, `job ${failed.name} failed`);
   }
   return [...found].slice(0, notableMax).map(([seed, whys]) => ({ seed, why: whys.join("; ") }));
 }

@@ -24,6 +24,7 @@ export function summaryLines(outcome: RehearsalOutcome, options: SummaryOptions)
     ...violationLines(report),
     ...availabilityLines(report, options),
     ...rolloutLines(report, options),
+    ...jobLines(report, options),
     ...moveLines(report),
     ...placementLines(report),
     requestLine(report),
@@ -85,19 +86,32 @@ function rolloutLines({ services }: Report, options: SummaryOptions): readonly s
   ];
 }
 
+function jobLines({ jobs }: Report, options: SummaryOptions): readonly string[] {
+  if (jobs.length === 0) return [];
+  const rows = jobs.map(({ name, durationMs, executions, failedTasks, states, unfinished }) => {
+    const [worst, p95, median] = spreadTexts(durationMs, timeText, false);
+    const failed = `${countText(failedTasks.median)} / ${failedTasks.max}`;
+    return [name, String(executions), median, p95, worst, String(unfinished), listedCounts(states), failed];
+  });
+  const headings = ["JOB", "EXECUTIONS", "MEDIAN", "P95", "MAX", "UNFINISHED", "STATES", "FAILED TASKS P50/MAX"];
+  return table(headings, rows, options);
+}
+
 function listedCounts(counts: readonly Count[]): string {
   const shown = counts.slice(0, reasonsMax).map(({ text, count }) => `${printable(text)} ${count}`);
   const more = counts.length - shown.length;
   return [...shown, ...(more > 0 ? [`${more} more`] : [])].join(", ");
 }
 
-function moveLines({ services }: Report): readonly string[] {
-  const moved = services.filter(({ moves }) => moves.max > 0);
+function moveLines({ jobs, services }: Report): readonly string[] {
+  const moved = [...services, ...jobs.map((job) => ({ ...job, unplaced: 0 }))].filter(({ moves }) => moves.max > 0);
   if (moved.length === 0) return [];
   return ["", "Moves and restarts of a seed:", ...moved.map(moveLine)];
 }
 
-function moveLine({ name, moves, moveReasons, unplaced }: ServiceReport): string {
+type Moved = Pick<ServiceReport, "name" | "moves" | "moveReasons" | "unplaced">;
+
+function moveLine({ name, moves, moveReasons, unplaced }: Moved): string {
   const unplacedText = unplaced === 0 ? "" : `; ${unplaced} found no node by the end`;
   const counts = `median ${countText(moves.median)}, p95 ${moves.p95}, max ${moves.max}`;
   return `  ${printable(name)}: ${counts}${unplacedText} (${listedCounts(moveReasons)})`;

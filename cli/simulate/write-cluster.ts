@@ -77,6 +77,7 @@ function serviceValue({ spec, behaviour }: ServicePlan): Record<string, unknown>
   const ports = spec.endpoint?.ports ?? [];
   return compact({
     image: container?.image ?? "",
+    "x-muster": concurrencyOf(spec),
     networks: orNothing(networks, networks.length === 0),
     ports: orNothing(ports.map(portOf), ports.length === 0),
     healthcheck: container?.healthcheck == null ? undefined : healthOf(container.healthcheck),
@@ -142,6 +143,12 @@ function modeOf(spec: ServiceSpec): Record<string, unknown> {
   return { replicas: spec.replicated?.replicas ?? 1 };
 }
 
+/** By default, all tasks of a job run at the same time. */
+function concurrencyOf({ replicatedJob: job }: ServiceSpec): Record<string, unknown> | undefined {
+  if (job === null || job.maxConcurrent === job.totalCompletions) return undefined;
+  return { max_concurrent: job.maxConcurrent };
+}
+
 function resourcesOf(resources: Resources | null): Record<string, unknown> | undefined {
   if (resources === null) return undefined;
   const { nanoCpus, memoryBytes } = resources;
@@ -201,13 +208,15 @@ function rolloutOf(config: UpdateConfig | null): Record<string, unknown> | undef
   });
 }
 
-function behaviourOf({ pull, start, stop, startFailure, meanLifeMs }: BehaviourPlan): Record<string, unknown> {
+function behaviourOf({ pull, start, stop, startFailure, meanLifeMs, run }: BehaviourPlan): Record<string, unknown> {
   return compact({
     pull: drawnOf(pull),
     start: drawnOf(start),
     stop: drawnOf(stop),
     "start-failure": orNothing(startFailure, startFailure === 0),
     life: meanLifeMs === null ? undefined : msText(meanLifeMs),
+    run: run === null ? undefined : drawnOf(run.length),
+    "run-failure": run === null || run.failure === 0 ? undefined : run.failure,
   });
 }
 

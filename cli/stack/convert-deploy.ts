@@ -37,13 +37,16 @@ export function modeOf(service: View): Partial<ServiceSpec> {
   const replicas = deploy.whole("replicas") ?? (isEverywhere ? null : service.whole("scale"));
   if (isEverywhere && replicas !== null) throw deploy.mistake("replicas", `cannot be used with mode ${mode}`);
   const count = replicas ?? replicasDefault;
+  const concurrent = service.child("x-muster").whole("max_concurrent");
+  if (concurrent !== null && mode !== "replicated-job")
+    throw service.child("x-muster").mistake("max_concurrent", "can only be used with mode replicated-job");
   switch (mode) {
     case "global":
       return { global: GlobalService.create({}) };
     case "global-job":
       return { globalJob: GlobalJob.create({}) };
     case "replicated-job":
-      return { replicatedJob: ReplicatedJob.create({ maxConcurrent: count, totalCompletions: count }) };
+      return { replicatedJob: ReplicatedJob.create({ maxConcurrent: concurrent ?? count, totalCompletions: count }) };
     default:
       return { replicated: ReplicatedService.create({ replicas: count }) };
   }

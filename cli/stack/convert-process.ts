@@ -10,7 +10,7 @@ import { filesOf, type Surroundings } from "./convert-files.ts";
 import type { View } from "./view.ts";
 
 const extension = "x-muster";
-const ownKeys = new Set(["driver", "health_http", "health_tcp"]);
+const ownKeys = new Set(["driver", "health_http", "health_tcp", "max_concurrent"]);
 
 /** Keys supported without a container. */
 const known = new Set([

@@ -1,6 +1,7 @@
 /** How tasks behave, by what they run: each version of a service may have its own behaviour. */
 import type { DriverTask } from "../../actors/agent/ports.ts";
 import { containerDriver } from "../../machines/driver/container-task.ts";
+import { isRunName } from "../../machines/orchestration/jobs/runs.ts";
 import { ContainerSpec, GenericRuntimeSpec, type TaskSpec } from "../../proto/gen/messages.ts";
 import type { BehaviourPlan, ServicePlan } from "./plan.ts";
 
@@ -23,15 +24,23 @@ export class Behaviours {
     this.#known.set(name, [...others, { runs, behaviour }]);
   }
 
-  /** The behaviour of the version that the task runs; the newest, if a manager changed the runtime. Null: nobody planned it. */
+  /**
+   * The behaviour of the version that the task runs; the newest, if a manager changed the runtime. A run of a scheduled job, which
+   * is a service of its own, behaves like the job. Null: nobody planned it.
+   */
   of(task: DriverTask): BehaviourPlan | null {
-    const known = this.#known.get(task.serviceName) ?? [];
+    const known = this.#known.get(task.serviceName) ?? this.#scheduled(task.serviceName);
     if (known.length <= 1) return known[0]?.behaviour ?? null;
     const runs =
       task.container === undefined
         ? genericKey(task.payload?.value ?? new Uint8Array())
         : containerKey(task.container.spec);
     return (known.find((each) => each.runs === runs) ?? known.at(-1) ?? null)?.behaviour ?? null;
+  }
+
+  #scheduled(runName: string): readonly Known[] {
+    for (const [name, known] of this.#known) if (isRunName(runName, name)) return known;
+    return [];
   }
 }
 

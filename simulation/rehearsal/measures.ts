@@ -1,12 +1,14 @@
-/** Watches a rehearsal, and fills its outcome: services, placement, elections, and nodes that are lost and return. */
+/** Watches a rehearsal, and fills its outcome: services, jobs, placement, elections, and nodes that are lost and return. */
+import { isJob } from "../../machines/orchestration/service-mode.ts";
 import { isEnded, isWanted, observedState } from "../../machines/task.ts";
 import { NodeStatus_State, TaskState, type Node, type Service, type Task } from "../../proto/gen/messages.ts";
 import type { Replica } from "../../runtime/store/replica.ts";
 import type { Commit } from "../../runtime/store/store.ts";
 import { Availability } from "./availability.ts";
+import { Jobs } from "./jobs.ts";
 import { LogFollower } from "./log-follower.ts";
 import { Moves, nodeName } from "./moves.ts";
-import type { PlacementSample, Refusal, RunEvent, ServiceOutcome } from "./outcome.ts";
+import type { JobOutcome, PlacementSample, Refusal, RunEvent, ServiceOutcome } from "./outcome.ts";
 import { Rollouts } from "./rollouts.ts";
 
 interface Watched {
@@ -19,6 +21,7 @@ interface Watched {
 /** Part of an outcome that is measured. */
 export interface Measured {
   readonly services: readonly ServiceOutcome[];
+  readonly jobs: readonly JobOutcome[];
   readonly placement: readonly PlacementSample[];
   readonly refusals: readonly Refusal[];
   readonly events: readonly RunEvent[];
@@ -27,7 +30,7 @@ export interface Measured {
 export class Measures {
   readonly #now: () => number;
   readonly #follower = new LogFollower((commit, store, isWhole) => this.#commit(commit, store, isWhole));
-  /** In order of creation, also removed ones. */
+  /** In order of creation, also removed ones; without jobs. */
   readonly #services: Watched[] = [];
   readonly #byId = new Map<string, Watched>();
   readonly #byName = new Map<string, Watched>();
@@ -35,6 +38,7 @@ export class Measures {
   readonly #early = new Map<string, number>();
   readonly #moves = new Moves();
   readonly #rollouts = new Rollouts();
+  readonly #jobs = new Jobs((text) => this.event(text));
   readonly #placement: PlacementSample[] = [];
   readonly #refusals: Refusal[] = [];
   readonly #events: RunEvent[] = [];
@@ -56,7 +60,7 @@ export class Measures {
     return this.#follower.store;
   }
 
-  /** Whether all wanted tasks of all services run. */
+  /** Whether all wanted tasks of all services run; jobs do not count. */
   get areFull(): boolean {
     return this.#services.every(({ availability }) => availability.isFull);
   }
@@ -107,9 +111,11 @@ export class Measures {
     this.#placement.push(count === 0 ? { atMs, min: 0, max: 0, mean: 0 } : { atMs, min, max, mean: sum / count });
   }
 
-  /** Adds this much time to what the rollouts wait for. `nowMs`: by a manager's clock. */
-  sampleRollouts(nowMs: number, ms: number): void {
-    if (this.store !== null) this.#rollouts.sample(this.store, nowMs, ms);
+  /** Adds this much time to what the rollouts wait for, and notes which jobs are over. `nowMs`: by a manager's clock. */
+  sampleProgress(nowMs: number, ms: number): void {
+    if (this.store === null) return;
+    this.#rollouts.sample(this.store, nowMs, ms);
+    this.#jobs.sample(this.store, this.#now());
   }
 
   /** `endMs`: length of the run; 0 if the scenario did not begin. */
@@ -120,7 +126,12 @@ export class Measures {
       rollouts: this.#rollouts.of(id, this.#began),
       moves: this.#moves.of(id, this.#began),
     }));
-    return { services, placement: this.#placement, refusals: this.#refusals, events: this.#events };
+    const jobs = this.#jobs.all(this.store, this.#began).map(({ executions, name, serviceIds }) => ({
+      name,
+      executions,
+      moves: serviceIds.flatMap((id) => this.#moves.of(id, this.#began)).sort((a, b) => a.atMs - b.atMs),
+    }));
+    return { services, jobs, placement: this.#placement, refusals: this.#refusals, events: this.#events };
   }
 
   #commit(commit: Commit & { readonly epoch?: number }, store: Replica, isWhole: boolean): void {
@@ -141,6 +152,7 @@ export class Measures {
         default:
       }
     }
+    this.#jobs.settle(store, atMs);
   }
 
   #noteLeader({ epoch, writer = "" }: Commit & { readonly epoch?: number }, store: Replica): void {
@@ -152,6 +164,7 @@ export class Measures {
   }
 
   #noteService(service: Service, old: Service | null, isRemoved: boolean, atMs: number): void {
+    if (isJob(service.spec)) return this.#jobs.note(service, isRemoved, atMs);
     const name = service.spec?.annotations?.name ?? "";
     let watched = this.#byId.get(service.id);
     if (watched === undefined) {
@@ -182,6 +195,7 @@ export class Measures {
       const watched = this.#byId.get(serviceId);
       if (watched?.isGlobal === true) watched.availability.want(places, this.#now());
     }
+    this.#jobs.noteTask(old, task, this.#now());
     if (task === null && old !== null) this.#moves.forget(old.id);
     if (task !== null && isWhole) this.#moves.note(task, old === null, this.#now(), store);
   }

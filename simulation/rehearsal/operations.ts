@@ -11,6 +11,7 @@ import {
   ListNodesRequest_Filters,
   NodeSpec,
   RemoveServiceRequest,
+  ReplicatedJob,
   ReplicatedService,
   ServiceSpec,
   UpdateNodeRequest,
@@ -84,7 +85,7 @@ export class Operations {
 
   async scale(name: string, replicas: number): Promise<void> {
     await this.#change(name, `scale service ${name} to ${replicas}`, ({ spec }) => ({
-      spec: ServiceSpec.patch(spec ?? ServiceSpec.create(), { replicated: ReplicatedService.create({ replicas }) }),
+      spec: scaled(spec ?? ServiceSpec.create(), replicas),
     }));
   }
 
@@ -180,6 +181,12 @@ export class Operations {
     const { nodes } = await requests.send(ListNodes, ListNodesRequest.create({ filters }), what, patienceMs());
     return nodes.find(({ description }) => description?.hostname === name) ?? null;
   }
+}
+
+function scaled(spec: ServiceSpec, count: number): ServiceSpec {
+  const { replicatedJob: job } = spec;
+  if (job === null) return ServiceSpec.patch(spec, { replicated: ReplicatedService.create({ replicas: count }) });
+  return ServiceSpec.patch(spec, { replicatedJob: ReplicatedJob.patch(job, { totalCompletions: count }) });
 }
 
 function nameOf(spec: ServiceSpec | null): string {

@@ -7,7 +7,9 @@ export interface RunOutcome {
   readonly ranMs: number;
   /** Violated invariant, in one sentence; null if all held. */
   readonly violation: string | null;
+  /** Without jobs. */
   readonly services: readonly ServiceOutcome[];
+  readonly jobs: readonly JobOutcome[];
   readonly placement: readonly PlacementSample[];
   /** Requests of the scenario, and of the probe that asks managers all the time, that failed. */
   readonly refusals: readonly Refusal[];
@@ -15,6 +17,27 @@ export interface RunOutcome {
   readonly requests: number;
   /** In order of time: the scenario's steps, elections, nodes lost and back. */
   readonly events: readonly RunEvent[];
+}
+
+export interface JobOutcome {
+  readonly name: string;
+  /** One, and one more for each update that starts the work again; of a scheduled job, its runs. Oldest first. */
+  readonly executions: readonly JobExecution[];
+  readonly moves: readonly Move[];
+}
+
+export interface JobExecution {
+  /** When it was created. */
+  readonly beganMs: number;
+  /** When its last task ended, or it was removed or replaced by an update; null: it did not end. */
+  readonly endedMs: number | null;
+  /** `succeeded`, `failed`, `removed` or `replaced`; if it did not end, `working`, `paused` or `stopped`. */
+  readonly state: string;
+  /** Tasks that have to complete, and those that have. */
+  readonly total: number;
+  readonly done: number;
+  /** Tasks that failed, also if another one took their place. */
+  readonly failedTasks: number;
 }
 
 /** Instead of an outcome: managers refused the plan's cluster, and say why. */

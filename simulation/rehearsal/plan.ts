@@ -37,6 +37,12 @@ export interface DurationPlan {
   readonly p99Ms: number;
 }
 
+/** How long a job's task runs until it ends by itself, and the probability, from 0 to 1, that it fails then. */
+export interface RunPlan {
+  readonly length: DurationPlan;
+  readonly failure: number;
+}
+
 /** How the tasks of a service behave on any node. */
 export interface BehaviourPlan {
   /** From the preparation of a task, which includes the pull of an image that its node lacks. */
@@ -48,6 +54,8 @@ export interface BehaviourPlan {
   readonly startFailure: number;
   /** Mean time after which a running task fails by itself; null: never. */
   readonly meanLifeMs: number | null;
+  /** Null for a service that is not a job: its tasks run until they are stopped. */
+  readonly run: RunPlan | null;
 }
 
 export interface ServicePlan {

@@ -56,5 +56,5 @@ export async function rehearseAll(options: RehearseAllOptions): Promise<Rehearsa
 }
 
 function lostRun(violation: string): RunOutcome {
-  return { seed: 0, ranMs: 0, violation, services: [], placement: [], refusals: [], requests: 0, events: [] };
+  return { seed: 0, ranMs: 0, violation, services: [], jobs: [], placement: [], refusals: [], requests: 0, events: [] };
 }

@@ -1,6 +1,7 @@
 /** Rehearses a scenario once, on a simulated copy of a cluster: the real actors, machines and store, in simulated time. */
 import { UserError } from "../../lib/user-error.ts";
 import { NodeStatus_State, type NetworkSpec } from "../../proto/gen/messages.ts";
+import { isJob } from "../../machines/orchestration/service-mode.ts";
 import { RpcError, Status } from "../../runtime/ports/rpc.ts";
 import type { Commit } from "../../runtime/store/store.ts";
 import { snapshotDefaults } from "../../runtime/store/snapshots.ts";
@@ -27,7 +28,7 @@ import { Registry } from "./task-machine.ts";
 const stuckMs = 120_000;
 /** Maximum simulated time for the first manager and the nodes, in milliseconds. */
 const foundingMsMax = 600_000;
-/** Interval at which the founding is watched, and rollouts are sampled, in milliseconds. */
+/** Interval at which the founding is watched, and rollouts and jobs are sampled, in milliseconds. */
 const lookMs = 1_000;
 /** Number of samples of the placement in a run, at intervals of a second or more. */
 const placementSamples = 300;
@@ -204,7 +205,7 @@ class Rehearsal {
     return Math.max(0, this.#scenario.durationMs - this.#ranMs);
   }
 
-  /** A cluster with its nodes, networks and services, as far as they come up. */
+  /** A cluster with its nodes, networks and services, as far as they come up, and jobs that have just been created. */
   async #found(): Promise<void> {
     for (let number = 1; number <= this.#cluster.managers; number += 1) this.#managers.add(`manager-${number}`);
     for (const each of this.#managers.processes) each.start();
@@ -214,21 +215,26 @@ class Rehearsal {
     if (!isFounded()) return this.#scene.fail(`L1: no cluster was founded within ${foundingMsMax / 1_000} s`);
     for (const plan of this.#cluster.nodes) this.#nodes.add(plan);
     await this.#while(() => this.#readyNodes(), this.#cluster.nodes.length);
-    await this.#set();
-    const running = (): number => [...this.#nodes.all.values()].reduce((sum, { machine }) => sum + machine.count, 0);
-    await this.#while(() => (this.#measures.areFull ? Number.POSITIVE_INFINITY : running()), Number.POSITIVE_INFINITY);
-  }
-
-  /** Labels, networks and services, through the managers. */
-  async #set(): Promise<void> {
     const { networks, nodes, services } = this.#cluster;
-    const work = async (): Promise<void> => {
+    await this.#set(async () => {
       await Promise.all(nodes.map((plan) => this.#labelled(plan)));
       // As long as the others have none, no requested subnet is taken.
       for (const spec of networks.toSorted((a, b) => Number(hasSubnets(b)) - Number(hasSubnets(a))))
         await this.#operations.createNetwork(spec);
-      for (const plan of services) await this.#operations.deploy(plan);
-    };
+      for (const plan of services) if (!isJob(plan.spec)) await this.#operations.deploy(plan);
+    });
+    const running = (): number => [...this.#nodes.all.values()].reduce((sum, { machine }) => sum + machine.count, 0);
+    await this.#while(() => (this.#measures.areFull ? Number.POSITIVE_INFINITY : running()), Number.POSITIVE_INFINITY);
+    // Jobs begin with the scenario: how long the founding took means nothing.
+    const jobs = services.filter(({ spec }) => isJob(spec));
+    if (jobs.length === 0 || this.#isOver) return;
+    await this.#set(async () => {
+      for (const plan of jobs) await this.#operations.deploy(plan);
+    });
+  }
+
+  /** Sets a part of the cluster up, through the managers. */
+  async #set(work: () => Promise<void>): Promise<void> {
     let isDone = false;
     let refused: RpcError | null = null;
     work().then(
@@ -289,7 +295,7 @@ class Rehearsal {
     for (const { action, atMs } of steps) clock.schedule(() => this.#steps.begin(action), atMs, null);
     for (const node of this.#nodes.all.values()) this.#nodes.startFailures(node);
     this.#probe.start();
-    this.#sampleEvery(lookMs, () => this.#measures.sampleRollouts(clock.now(), lookMs));
+    this.#sampleEvery(lookMs, () => this.#measures.sampleProgress(clock.now(), lookMs));
     this.#sampleEvery(Math.max(lookMs, durationMs / placementSamples), () => this.#measures.samplePlacement());
     await this.#until(() => false, durationMs);
   }

@@ -27,6 +27,7 @@ const plain: BehaviourPlan = {
   stop: { medianMs: 0, p99Ms: 0 },
   startFailure: 0,
   meanLifeMs: null,
+  run: null,
 };
 
 /** Time until a pull gives up on a registry that does not answer, in milliseconds: a few attempts to connect. */
@@ -212,7 +213,12 @@ export class TaskMachine {
     const { clock, onRunning, random } = this.#options;
     run.isWell = true;
     onRunning(run.service, 1);
-    const { meanLifeMs } = run.behaviour;
+    const { meanLifeMs, run: planned } = run.behaviour;
+    if (planned !== null) {
+      const lengthMs = drawDuration(random, planned.length);
+      const exit = random.chance(planned.failure) ? failed : completed;
+      clock.schedule(() => this.#end(run, exit), lengthMs, null);
+    }
     if (meanLifeMs === null) return;
     clock.schedule(() => this.#end(run, failed), drawExponential(random, meanLifeMs), null);
   }
@@ -233,6 +239,7 @@ export class TaskMachine {
 
 const lostExit: TaskExit = { code: -1, signal: "", reason: "the exit was not observed", lastOutput: "" };
 const failed: TaskExit = { code: 1, signal: "", reason: "", lastOutput: "" };
+const completed: TaskExit = { code: 0, signal: "", reason: "", lastOutput: "" };
 
 /** Whether the agent itself checks the task's health. */
 function isChecked({ payload }: DriverTask, kind: string): boolean {

@@ -8,6 +8,7 @@ import {
   IPAMConfig,
   IPAMOptions,
   NetworkSpec,
+  ServiceSpec,
   TimelineAtRequest,
   UpdateConfig_FailureAction,
 } from "../../proto/gen/messages.ts";
@@ -17,7 +18,7 @@ import type { StepPlan } from "../../simulation/rehearsal/plan.ts";
 import { rehearse } from "../../simulation/rehearsal/run.ts";
 import { rehearseAll } from "../../simulation/rehearsal/rehearse-all.ts";
 import { inOrder } from "../support/recordings.ts";
-import { behaviour, clusterOf, scenarioOf, serviceOf } from "../support/rehearsal-plans.ts";
+import { behaviour, clusterOf, jobOf, scenarioOf, serviceOf } from "../support/rehearsal-plans.ts";
 
 const minute = 60_000;
 
@@ -113,6 +114,105 @@ test.serial("a bad image pauses a rollout, or rolls it back, while the other tas
   t.is(rolledBack?.replicas.at(-1)?.running, 6);
   t.is(rolledBack?.availabilityMin, 5 / 6);
   t.true((paused?.rollouts[0]?.blocked.length ?? 0) > 0);
+});
+
+function jobIn(outcome: Awaited<ReturnType<typeof rehearse>>, name: string) {
+  const found = outcome.jobs.find((job) => job.name === name);
+  if (found === undefined) throw new Error(`job ${name} is missing`);
+  return found;
+}
+
+test.serial("jobs begin with the scenario, end after their runs, and take the place of no service", async (t) => {
+  const jobs = [jobOf("import", 6, { concurrent: 2 }), jobOf("scan", 0)];
+  const steps: StepPlan[] = [
+    { atMs: 2 * minute, action: { kind: "update", service: jobOf("scan", 0) } },
+    { atMs: 3 * minute, action: { kind: "deploy", service: jobOf("late", 1) } },
+  ];
+  const outcome = await rehearse(clusterOf(3, [serviceOf("web", 3), ...jobs]), scenarioOf(4 * minute, steps), 1);
+  t.is(outcome.violation, null);
+  t.deepEqual(
+    outcome.services.map(({ name }) => name),
+    ["web"],
+  );
+  const [imported] = jobIn(outcome, "import").executions;
+  t.like(imported, { state: "succeeded", total: 6, done: 6, failedTasks: 0 });
+  t.true(Math.abs(imported?.beganMs ?? -1_000_000) < 1_000);
+  const ms = imported?.endedMs ?? 0;
+  t.true(ms > 55_000 && ms < 110_000, "three times two runs of about 20 s, with a pull and starts");
+  const late = jobIn(outcome, "late").executions[0];
+  t.true(Math.abs((late?.beganMs ?? 0) - 3 * minute) < 1_000);
+  t.is(late?.state, "succeeded");
+  // An update starts its work again.
+  t.deepEqual(
+    jobIn(outcome, "scan").executions.map(({ done, state, total }) => ({ done, state, total })),
+    [1, 2].map(() => ({ done: 3, state: "succeeded", total: 3 })),
+  );
+  t.true(outcome.events.some(({ text }) => text === "job import has succeeded"));
+});
+
+test.serial("failed runs of a job are counted, its tasks run again, and a lost node's run elsewhere", async (t) => {
+  const jobs = [jobOf("import", 20, { failure: 0.3 }), jobOf("long", 6)];
+  const [faulty, long] = jobs;
+  if (faulty === undefined || long?.behaviour.run == null) throw new Error("no jobs");
+  const slow = {
+    ...long,
+    behaviour: { ...long.behaviour, run: { length: { medianMs: minute, p99Ms: minute }, failure: 0 } },
+  };
+  const steps: StepPlan[] = [
+    { atMs: 30_000, action: { kind: "lose-nodes", nodes: { by: "name", names: ["worker-1"] }, forMs: null } },
+  ];
+  const outcome = await rehearse(clusterOf(4, [faulty, slow]), scenarioOf(6 * minute, steps), 2);
+  t.is(outcome.violation, null);
+  const imported = jobIn(outcome, "import");
+  t.is(imported.executions[0]?.state, "succeeded");
+  const failedTasks = imported.executions[0]?.failedTasks ?? 0;
+  t.true(failedTasks >= 2 && failedTasks <= 20, `${failedTasks} of more than 20 runs failed`);
+  t.is(imported.moves.filter(({ reason }) => reason === "task failed: exit code 1").length, failedTasks);
+  const moved = jobIn(outcome, "long");
+  t.like(moved.executions[0], { state: "succeeded", done: 6, failedTasks: 0 });
+  t.true(moved.moves.length > 0);
+  for (const { reason } of moved.moves) t.is(reason, "node worker-1 is down");
+});
+
+test.serial("a scheduled job's runs behave like the job, and count as its executions", async (t) => {
+  const labels = { "muster.schedule.cron": "*/2 * * * *" };
+  const outcome = await rehearse(clusterOf(2, [jobOf("report", 2, { labels })]), scenarioOf(6 * minute, []), 3);
+  t.is(outcome.violation, null);
+  t.deepEqual(
+    outcome.jobs.map(({ name }) => name),
+    ["report"],
+  );
+  const { executions } = jobIn(outcome, "report");
+  t.is(executions.length, 3);
+  const [first, second] = executions;
+  t.is((second?.beganMs ?? 0) - (first?.beganMs ?? 0) > 110_000, true);
+  for (const { beganMs, done, endedMs, state } of executions.slice(0, 2)) {
+    t.deepEqual([state, done], ["succeeded", 2]);
+    t.true((endedMs ?? 0) - beganMs > 15_000);
+  }
+});
+
+test.serial("an update of a job replaces an execution that has not ended, and a removal ends it", async (t) => {
+  const { behaviour: jobBehaviour, spec } = jobOf("import", 2);
+  const never = { ...jobBehaviour, run: { length: { medianMs: 60 * minute, p99Ms: 60 * minute }, failure: 0 } };
+  const next = serviceOf("import", 0, { image: "import:2" }).spec.task;
+  const steps: StepPlan[] = [
+    {
+      atMs: minute,
+      action: { kind: "update", service: { spec: ServiceSpec.patch(spec, { task: next }), behaviour: never } },
+    },
+    { atMs: 2 * minute, action: { kind: "scale", service: "import", replicas: 3 } },
+    { atMs: 3 * minute, action: { kind: "remove", service: "import" } },
+  ];
+  const outcome = await rehearse(clusterOf(2, [{ spec, behaviour: never }]), scenarioOf(4 * minute, steps), 4);
+  t.is(outcome.violation, null);
+  t.deepEqual(outcome.refusals, []);
+  const { executions } = jobIn(outcome, "import");
+  t.deepEqual(
+    executions.map(({ state }) => state),
+    ["replaced", "replaced", "removed"],
+  );
+  t.true(Math.abs((executions[2]?.endedMs ?? 0) - 3 * minute) < 1_000);
 });
 
 test.serial("managers without NATS refuse writes, and the outcome counts them", async (t) => {

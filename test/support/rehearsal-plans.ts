@@ -1,6 +1,8 @@
 /** Small plans for rehearsals in tests. */
 import {
   Annotations,
+  GlobalJob,
+  ReplicatedJob,
   ContainerSpec,
   Duration,
   ReplicatedService,
@@ -25,6 +27,7 @@ export const behaviour: BehaviourPlan = {
   stop: { medianMs: 500, p99Ms: 1_000 },
   startFailure: 0,
   meanLifeMs: null,
+  run: null,
 };
 
 export function serviceOf(
@@ -42,6 +45,24 @@ export function serviceOf(
     rollback: UpdateConfig.create({ parallelism: 1 }),
   });
   return { spec, behaviour };
+}
+
+/** A job with this many tasks, some of which run at the same time; 0: one on each node. `labels`: its settings. */
+export function jobOf(
+  name: string,
+  tasks: number,
+  options: { readonly concurrent?: number; readonly failure?: number; readonly labels?: Record<string, string> } = {},
+): ServicePlan {
+  const { concurrent = tasks, failure = 0, labels = {} } = options;
+  const work =
+    tasks === 0
+      ? { globalJob: GlobalJob.create({}) }
+      : { replicatedJob: ReplicatedJob.create({ maxConcurrent: concurrent, totalCompletions: tasks }) };
+  const { spec } = serviceOf(name, 0);
+  return {
+    spec: ServiceSpec.create({ annotations: Annotations.create({ name, labels }), task: spec.task, ...work }),
+    behaviour: { ...behaviour, run: { length: { medianMs: 20_000, p99Ms: 30_000 }, failure } },
+  };
 }
 
 /** Nodes of 4 cores and 8 GiB in three racks, `r0` to `r2`, and three managers. */

@@ -1,7 +1,9 @@
 import test from "ava";
 import { copiedCluster } from "../../cli/simulate/copied-cluster.ts";
 import { ObservedTimes } from "../../cli/simulate/observed-times.ts";
-import { behaviourDefaults } from "../../cli/simulate/read-behaviour.ts";
+import { isRunOf, runId } from "../../machines/orchestration/jobs/runs.ts";
+import { modeOf } from "../../machines/orchestration/service-mode.ts";
+import { behaviourDefaults, runDefaults } from "../../cli/simulate/read-behaviour.ts";
 import { readCluster } from "../../cli/simulate/read-cluster.ts";
 import { writeCluster } from "../../cli/simulate/write-cluster.ts";
 import {
@@ -28,11 +30,13 @@ import {
   SecretReference,
   Service,
   ServiceSpec,
+  ReplicatedJob,
   ReplicatedService,
   Task,
   TaskSpec,
   TaskState,
   TaskStatus,
+  Version,
 } from "../../proto/gen/messages.ts";
 import { timestampOf } from "../../proto/time.ts";
 
@@ -96,7 +100,7 @@ function task(id: string, nodeId: string, image: string, state: TaskState, ms: n
   });
 }
 
-const { ASSIGNED, PREPARING, READY, STARTING, RUNNING, SHUTDOWN, FAILED } = TaskState;
+const { ASSIGNED, COMPLETE, PREPARING, READY, STARTING, RUNNING, SHUTDOWN, FAILED } = TaskState;
 
 test("times of tasks are those between their states; only a node's first pull of an image counts", (t) => {
   const observed = new ObservedTimes();
@@ -123,6 +127,7 @@ test("times of tasks are those between their states; only a node's first pull of
     stop: { medianMs: 300, p99Ms: 300 },
     startFailure: 0,
     meanLifeMs: null,
+    run: null,
   });
 });
 
@@ -204,13 +209,17 @@ test("a copy has the usable nodes, services without secrets, and constraints on 
       Service.create({ id: "s1", spec }),
       Service.create({
         id: "s2",
-        spec: ServiceSpec.create({ annotations: spec.annotations, globalJob: GlobalJob.create({}) }),
+        spec: ServiceSpec.create({
+          annotations: Annotations.create({ name: "scan" }),
+          globalJob: GlobalJob.create({}),
+        }),
       }),
     ],
     networks: [
       Network.create({ id: "net1", spec: NetworkSpec.create({ annotations: Annotations.create({ name: "front" }) }) }),
       Network.create({ id: "in", spec: NetworkSpec.create({ ingress: true }) }),
     ],
+    tasks: [],
   };
   const { plan, remarks } = copiedCluster(objects, new ObservedTimes());
   t.is(plan.managers, 1);
@@ -235,10 +244,95 @@ test("a copy has the usable nodes, services without secrets, and constraints on 
     plan.services[0]?.spec.task?.networks.map(({ target }) => target),
     ["front"],
   );
-  t.deepEqual(remarks, ["left out: 2 nodes not READY or not active", "left out: 1 job"]);
+  t.deepEqual(
+    plan.services.map(({ behaviour, spec: copied }) => [copied.annotations?.name, modeOf(copied), behaviour.run]),
+    [
+      ["web", "replicated", null],
+      ["scan", "global-job", runDefaults],
+    ],
+  );
+  t.deepEqual(remarks, ["left out: 2 nodes not READY or not active"]);
   const text = writeCluster(plan, remarks);
   t.false(text.includes("hunter2"));
   t.deepEqual(readCluster(text, "saved.yaml", { get: () => "unused" }), plan);
+});
+
+/** Reports runs of a job's tasks: how long each took, and whether it failed. */
+function reportRuns(observed: ObservedTimes, serviceId: string, runs: readonly (readonly [number, boolean])[]): void {
+  for (const [at, [ms, isFailed]] of runs.entries())
+    for (const [state, atMs] of [
+      [STARTING, 0],
+      [RUNNING, 1_000],
+      [isFailed ? FAILED : COMPLETE, 1_000 + ms],
+    ] as const)
+      observed.addTask(
+        Task.create({
+          id: `${serviceId}-${at}`,
+          serviceId,
+          jobIteration: Version.create({ index: 0 }),
+          meta: Meta.create({ updatedAt: timestampOf(atMs) }),
+          desiredState: COMPLETE,
+          status: TaskStatus.create({ state, timestamp: timestampOf(atMs) }),
+        }),
+      );
+}
+
+test("runs of jobs have a length and a share of failures; those of a schedule's runs are its own", (t) => {
+  const scheduleId = "0123456789abcdefghijklmno";
+  const observed = new ObservedTimes((id) => (isRunOf(id, scheduleId) ? scheduleId : id));
+  const first = runId(scheduleId, 1_000_000);
+  reportRuns(
+    observed,
+    first,
+    [10_000, 12_000, 14_000].map((ms) => [ms, false]),
+  );
+  reportRuns(observed, runId(scheduleId, 2_000_000), [
+    [50_000, true],
+    [11_000, false],
+  ]);
+  t.deepEqual(observed.behaviourOf(scheduleId, true).run, {
+    length: { medianMs: 12_000, p99Ms: 50_000 },
+    failure: 0.2,
+  });
+  t.is(observed.behaviourOf(scheduleId, true).meanLifeMs, null);
+  // Another job has the lengths of all jobs, but not their failures.
+  t.deepEqual(observed.behaviourOf("other", true).run, { length: { medianMs: 12_000, p99Ms: 50_000 }, failure: 0 });
+  t.is(observed.behaviourOf("web").run, null);
+});
+
+test("a copy leaves out jobs that are over and runs of schedules, and keeps those that still work", (t) => {
+  const job = (id: string, labels: Record<string, string> = {}): Service =>
+    Service.create({
+      id,
+      spec: ServiceSpec.create({
+        annotations: Annotations.create({ name: id.slice(0, 8), labels }),
+        replicatedJob: ReplicatedJob.create({ maxConcurrent: 1, totalCompletions: 1 }),
+        task: TaskSpec.create({ container: ContainerSpec.create({ image: "job:1" }) }),
+      }),
+    });
+  const scheduleId = "schedule-0123456789abcdef";
+  const run = job(runId(scheduleId, 1_000_000), { "muster.job.schedule": scheduleId });
+  const done = Task.create({
+    id: "t1",
+    serviceId: "finished",
+    jobIteration: Version.create({ index: 0 }),
+    desiredState: COMPLETE,
+    status: TaskStatus.create({ state: COMPLETE }),
+  });
+  const { plan, remarks } = copiedCluster(
+    {
+      nodes: [node("n1", "one")],
+      services: [job("finished"), job("working"), job(scheduleId, { "muster.schedule.cron": "@daily" }), run],
+      networks: [],
+      tasks: [done],
+    },
+    new ObservedTimes(),
+  );
+  t.deepEqual(
+    plan.services.map(({ spec }) => spec.annotations?.name),
+    ["working", "schedule"],
+  );
+  t.deepEqual(remarks, ["left out: 2 jobs (finished ones, and runs of scheduled jobs)"]);
 });
 
 test("a process is prepared anew each time, and services of processes share no image", (t) => {
@@ -299,6 +393,7 @@ test("a copy keeps tasks on the nodes that have their driver, and leaves out ser
         service("nowhere", null, ["node.labels.x==y"]),
       ],
       networks: [],
+      tasks: [],
     },
     new ObservedTimes(),
   );

@@ -4,6 +4,7 @@ import { readCluster } from "../../cli/simulate/read-cluster.ts";
 import { readScenario } from "../../cli/simulate/read-scenario.ts";
 import { readyDescription, readyScenario, readyScenarios, sampleCluster } from "../../cli/simulate/ready-scenarios.ts";
 import { writeCluster } from "../../cli/simulate/write-cluster.ts";
+import { runDefaults } from "../../cli/simulate/read-behaviour.ts";
 import { yamlText } from "../../cli/stack/yaml.ts";
 import { UserError } from "../../lib/user-error.ts";
 import type { ClusterPlan, ScenarioPlan } from "../../simulation/rehearsal/plan.ts";
@@ -55,6 +56,7 @@ test("a cluster has managers, series of nodes with labels in turn, and services 
     stop: { medianMs: 500, p99Ms: 5_000 },
     startFailure: 0.02,
     meanLifeMs: 30 * 86_400_000,
+    run: null,
   });
   t.not(agent?.spec.global, null);
   t.deepEqual(agent?.spec.task?.networks, [], "without networks, a service is on none");
@@ -608,6 +610,10 @@ const keys = [
   "p99",
   "life",
   "start-failure",
+  "run",
+  "run-failure",
+  "max_concurrent",
+  "x-muster",
   "duration",
   "steps",
   "at",
@@ -649,6 +655,56 @@ function damaged(right: unknown, path: readonly number[], by: unknown): unknown 
   const [key] = entries[first % entries.length] as [string, unknown];
   if (Array.isArray(right)) return right.map((each, at) => (String(at) === key ? damaged(each, rest, by) : each));
   return Object.fromEntries(entries.map(([name, each]) => [name, name === key ? damaged(each, rest, by) : each]));
+}
+
+test("a job has the length of its runs and the share that fails, or the defaults; it is written and read back", (t) => {
+  const text = `
+nodes: 2
+services:
+  import:
+    deploy: {mode: replicated-job, replicas: 6, labels: {muster.schedule.cron: "0 3 * * *"}}
+    x-muster: {max_concurrent: 2}
+    x-behaviour: {run: {median: 2m, p99: 10m}, run-failure: 5%, start-failure: 1%}
+  scan: {deploy: {mode: global-job}}
+  copy: {deploy: {mode: replicated-job}, x-behaviour: {run: 30s}}
+`;
+  const plan = cluster(text);
+  const [imported, scan, copy] = plan.services;
+  t.like(imported?.spec.replicatedJob, { maxConcurrent: 2, totalCompletions: 6 });
+  t.deepEqual(imported?.behaviour.run, { length: { medianMs: 120_000, p99Ms: 600_000 }, failure: 0.05 });
+  t.deepEqual(scan?.behaviour.run, runDefaults);
+  t.deepEqual(copy?.behaviour.run, { length: { medianMs: 30_000, p99Ms: 30_000 }, failure: 0 });
+  t.deepEqual(cluster(writeCluster(plan, [])), plan);
+});
+
+test("behaviour of jobs is for jobs only, and that of services for services", (t) => {
+  const text = `
+nodes: 2
+services:
+  import: {deploy: {mode: replicated-job}, x-behaviour: {life: 3d}}
+  web: {x-behaviour: {run: 5m, run-failure: 1%}}
+  one: {x-muster: {max_concurrent: 2}}
+`;
+  const mistakes = [
+    "cluster.yaml:4:64: services.import.x-behaviour.life: cannot be used with a job; use 'run' and 'run-failure'",
+    "cluster.yaml:5:28: services.web.x-behaviour.run: is only for jobs (deploy.mode replicated-job or global-job)",
+    "cluster.yaml:5:45: services.web.x-behaviour.run-failure: is only for jobs (deploy.mode replicated-job or global-job)",
+    "cluster.yaml:6:36: services.one.x-muster.max_concurrent: can only be used with mode replicated-job",
+  ];
+  t.is(
+    mistakesIn(() => cluster(text)),
+    mistakes.join("\n"),
+  );
+});
+
+function mistakesIn(read: () => unknown): string {
+  try {
+    read();
+  } catch (error) {
+    if (error instanceof UserError) return error.message;
+    throw error;
+  }
+  return "";
 }
 
 const rightCluster = {
@@ -823,6 +879,8 @@ const aService = fc.record(
           fc.constant("never"),
           fc.integer({ min: 1, max: 400 }).map((days) => `${days}d`),
         ),
+        run: drawn,
+        "run-failure": fc.constantFrom("0%", "2.5%", 1),
       },
       { requiredKeys: [] },
     ),
@@ -838,20 +896,23 @@ interface AService {
   readonly limits?: unknown;
   readonly reservations?: unknown;
   readonly spread: readonly string[];
-  readonly behaviour?: unknown;
+  readonly behaviour?: Readonly<Record<string, unknown>>;
 }
 
 function composed(
   name: string,
   { mode: how, update, rollback, restart, limits, reservations, spread, behaviour, ...rest }: AService,
 ): readonly [string, unknown] {
+  const isJob = String(how["mode"]).endsWith("-job");
+  const others = isJob ? ["life"] : ["run", "run-failure"];
+  const own = Object.entries(behaviour ?? {}).filter(([key]) => !others.includes(key));
   return [
     name,
     {
       ...rest,
       deploy: {
         ...how,
-        ...(String(how["mode"]).endsWith("-job") ? {} : { update_config: update }),
+        ...(isJob ? {} : { update_config: update }),
         rollback_config: rollback,
         restart_policy: restart,
         resources: { limits, reservations },
@@ -860,7 +921,7 @@ function composed(
           preferences: spread.map((key) => ({ spread: key })),
         },
       },
-      ...(behaviour === undefined ? {} : { "x-behaviour": behaviour }),
+      ...(behaviour === undefined ? {} : { "x-behaviour": Object.fromEntries(own) }),
     },
   ];
 }

@@ -6,6 +6,7 @@ import { comparisonPage, reportPage } from "../../cli/simulate/html.ts";
 import { comparisonJson, reportJson } from "../../cli/simulate/json.ts";
 import { plotsOf } from "../../cli/simulate/plot-data.ts";
 import { shareText, timeText } from "../../cli/simulate/report-texts.ts";
+import { readOutcome } from "../../cli/simulate/read-outcome.ts";
 import { reportOf } from "../../cli/simulate/report.ts";
 import { spreadOf } from "../../cli/simulate/spread.ts";
 import { summaryLines } from "../../cli/simulate/summary.ts";
@@ -53,6 +54,44 @@ test("the summary has a verdict, each service, rollouts, moves and the seeds to 
   t.regex(text, /seed 7: violates an invariant\n {4}muster simulate --seed 7/);
 });
 
+test("a report has a row for each job: when it succeeded, how often it did not, and its failed tasks", (t) => {
+  const outcome = drawnOutcome({ seeds: 8, jobs: ["import"] });
+  const [job] = reportOf(outcome)?.jobs ?? [];
+  t.like(job, { name: "import", executions: 8, unfinished: 2 });
+  t.deepEqual(job?.states, [
+    { text: "succeeded", count: 6 },
+    { text: "working", count: 2 },
+  ]);
+  t.like(job?.failedTasks, { min: 0, max: 2 });
+  const text = summaryLines(outcome, { width: null, openCommand }).join("\n");
+  t.regex(text, /^import +8 +4m +8m +8m +2 +succeeded 6, working 2 +1 \/ 2$/m);
+  t.regex(text, /^ {2}import: median 1, p95 2, max 2 \(task failed: exit code 1 9\)$/m);
+  const page = reportPage(outcome, openCommand);
+  t.regex(page, /<h2>Jobs<\/h2>/);
+  t.false(reportPage(drawnOutcome({ seeds: 2 }), openCommand).includes("<h2>Jobs</h2>"));
+});
+
+test("a job of two rehearsals is compared seed by seed, and one that does not end any more is worse", (t) => {
+  const before = drawnOutcome({ seeds: 4, jobs: ["import"] });
+  const runs = before.runs.map((run) => ({
+    ...run,
+    jobs: run.jobs.map((job) => ({
+      ...job,
+      executions: job.executions.map((each) => ({
+        ...each,
+        endedMs: run.seed === 1 ? null : each.endedMs,
+        state: run.seed === 1 ? "working" : each.state,
+      })),
+    })),
+  }));
+  const { jobs } = compared(before, { ...before, runs });
+  t.like(jobs[0], { name: "import" });
+  const time = jobs[0]?.differences.find(({ measure }) => measure === "jobMs");
+  t.like(time, { better: 0, worse: 1, same: 3 });
+  t.regex(comparisonLines(before, { ...before, runs }, null).join("\n"), /^time until it succeeded /m);
+  t.regex(comparisonPage(before, before), /<h2>Job import<\/h2>/);
+});
+
 test("a quiet rehearsal has no seeds to open, and an empty one says so", (t) => {
   const { runs, ...rest } = drawnOutcome({ seeds: 1, lost: 0, services: [] });
   const lines = summaryLines({ ...rest, runs, seedsWanted: 3 }, { width: 80, openCommand });
@@ -78,6 +117,20 @@ test("the JSON report has a version, the summary and all runs", (t) => {
   t.deepEqual(runs, outcome.runs);
   const comparison = JSON.parse(comparisonJson(outcome, outcome)) as Record<string, unknown>;
   t.deepEqual(comparison["comparison"], JSON.parse(JSON.stringify(compared(outcome, outcome))));
+});
+
+test("a saved report is read back, also one of a version that had no jobs", (t) => {
+  const outcome = drawnOutcome({ seeds: 2, jobs: ["import"] });
+  const saved = reportJson(outcome, "muster simulate");
+  t.deepEqual(readOutcome(saved, "a.json").outcome, outcome);
+  const { report, runs, ...rest } = JSON.parse(saved) as { readonly report: object; readonly runs: readonly object[] };
+  const older = JSON.stringify({ ...rest, report, runs: runs.map((run) => ({ ...run, jobs: undefined })) });
+  t.deepEqual(
+    readOutcome(older, "a.json").outcome.runs.map(({ jobs }) => jobs),
+    [[], []],
+  );
+  const wrong = JSON.stringify({ ...rest, report, runs: runs.map((run) => ({ ...run, jobs: [{ name: 1 }] })) });
+  t.throws(() => readOutcome(wrong, "a.json"), { message: "a.json: runs[0].jobs[0].name must be a string" });
 });
 
 test("a comparison counts seeds, of those that both have", (t) => {

@@ -39,10 +39,15 @@ export function runId(serviceId: string, dueMs: number): string {
   );
 }
 
+/** True for the id of a run of the scheduled service, also when neither is stored any more. */
+export function isRunOf(id: string, serviceId: string): boolean {
+  return id !== serviceId && id.startsWith(prefixOf(serviceId));
+}
+
 /** Id of the scheduled service that the service is a run of; null if it is not a run. */
 export function scheduleOf({ id, spec }: Service): string | null {
   const serviceId = spec?.annotations?.labels[jobLabel.schedule] ?? "";
-  return serviceId !== "" && id.startsWith(prefixOf(serviceId)) ? serviceId : null;
+  return serviceId !== "" && isRunOf(id, serviceId) ? serviceId : null;
 }
 
 /** `2026-03-29T01:30:00Z` without its punctuation: `20260329-013000`. */
@@ -53,6 +58,11 @@ function digitsOf(dueIso: string): string {
 export function runName(service: Service, dueMs: number): string {
   const name = service.spec?.annotations?.name ?? "";
   return `${name.slice(0, nameLengthMax)}-${digitsOf(isoOf(dueMs))}`;
+}
+
+/** Whether a run of the scheduled service of this name may be called so. */
+export function isRunName(name: string, scheduled: string): boolean {
+  return /^-\d{8}-\d{6}$/.test(name.slice(-16)) && name.slice(0, -16) === scheduled.slice(0, nameLengthMax);
 }
 
 /** The run's spec: the scheduled service's current spec without its schedule. */
