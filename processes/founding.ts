@@ -4,7 +4,7 @@ import { open } from "node:fs/promises";
 import { join } from "node:path";
 import { Cause, LogMark, Origin, Transaction, type Change } from "../proto/gen/messages.ts";
 import { timestampOf } from "../proto/time.ts";
-import { beginStreams } from "../runtime/nats/begin.ts";
+import type { beginStreams } from "../runtime/nats/begin.ts";
 import { connectNats, type NatsLink } from "../runtime/nats/connection.ts";
 import type { Telemetry } from "../runtime/ports/index.ts";
 import { encodeRecord } from "../runtime/store/record.ts";

@@ -18,7 +18,7 @@ import { decodeRecord, equalBytes } from "../../runtime/store/record.ts";
 import { Seal, type RecordingSigner } from "../../runtime/recording/seal.ts";
 import type { Replica } from "../../runtime/store/replica.ts";
 import { snapshotParts, type Capture } from "../../runtime/store/snapshot.ts";
-import { sleep } from "../../runtime/store/wait.ts";
+import { sleep, stepInTurn } from "../../runtime/store/wait.ts";
 import type { Environment } from "../environment.ts";
 import { loadBase, type PastParts } from "../history/base.ts";
 import { replayTo } from "../history/replay.ts";
@@ -67,14 +67,13 @@ export async function* backupParts(sources: BackupSources, request: BackupReques
   });
   yield sealed(BackupPart.create({ head }));
   const steps = snapshotParts(capture);
-  for (let step = steps.next(); ; step = steps.next()) {
-    if (step.done === true) {
-      yield sealed(BackupPart.create({ stateEnd: step.value }));
-      break;
-    }
-    yield sealed(BackupPart.create({ state: step.value }));
+  for (let isWhole = false; !isWhole;) {
     // Also for a reader that takes everything at once: other work of this manager gets its turn.
-    await sleep(clock, 0);
+    yield await stepInTurn(clock, () => {
+      const step = steps.next();
+      isWhole = step.done === true;
+      return sealed(BackupPart.create(step.done === true ? { stateEnd: step.value } : { state: step.value }));
+    });
     if (signal.aborted) throw ended();
   }
   if (history) {

@@ -7,7 +7,7 @@ import { isOfLog } from "../../runtime/store/fitting.ts";
 import { Replica } from "../../runtime/store/replica.ts";
 import { SnapshotError } from "../../runtime/store/snapshot.ts";
 import { listSnapshots, snapshotName } from "../../runtime/store/snapshots.ts";
-import { sleep } from "../../runtime/store/wait.ts";
+import { sleep, stepInTurn } from "../../runtime/store/wait.ts";
 
 /** Timeout of reading the log's bounds, and delay between two attempts, in milliseconds. */
 const boundsTimeoutMs = 2_000;
@@ -96,5 +96,5 @@ export async function loadBase(parts: PastParts, wanted: (extent: Extent) => num
 /** Rejects with SnapshotError. */
 async function loadSnapshot(replica: Replica, bytes: Uint8Array, clock: Clock): Promise<void> {
   const steps = replica.loadingSteps(bytes);
-  while (steps.next().done !== true) await sleep(clock, 0);
+  while ((await stepInTurn(clock, () => steps.next())).done !== true);
 }

@@ -16,8 +16,8 @@ import { detached } from "./sharing.ts";
 import type { TableName } from "../../proto/table-names.ts";
 import { codecs, kindOf, unwrap, type AnyObject } from "./tables.ts";
 
-/** Objects in one part: some hundred kilobytes, a few milliseconds of work before the next turn of the event loop. */
-const partObjectsMax = 1_000;
+/** Objects in one part: some ten kilobytes, a millisecond or two of work before the next turn of the event loop. */
+const partObjectsMax = 100;
 /** Bytes of objects in one part, with one more object at most: configs and secrets are large, and a part is one message of a backup. */
 const partObjectBytesMax = 1024 * 1024;
 

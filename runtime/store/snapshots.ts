@@ -13,7 +13,7 @@
  *     once: until then, no manager could start.
  */
 import type { Blobs, Clock, Log, Subscription, Telemetry, TimerHandle } from "../ports/index.ts";
-import { sleep } from "./wait.ts";
+import { stepInTurn } from "./wait.ts";
 import type { Replica } from "./replica.ts";
 import { encodingSteps } from "./snapshot.ts";
 
@@ -197,13 +197,9 @@ export function startSnapshotWriter(parts: SnapshotWriterParts): { stop(): void 
     const capture = replica.capture();
     if (capture.version === 0) return false;
     const steps = encodingSteps(capture);
-    let step = steps.next();
-    while (step.done !== true) {
-      // Let other work run between two parts.
-      await sleep(clock, 0);
-      if (isStopped) return false;
-      step = steps.next();
-    }
+    let step = await stepInTurn(clock, () => steps.next());
+    while (step.done !== true && !isStopped) step = await stepInTurn(clock, () => steps.next());
+    if (step.done !== true) return false;
     await blobs.put(snapshotName(capture.version), step.value);
     await retire(capture.version);
     return true;

@@ -6,6 +6,17 @@ export function sleep(clock: Clock, ms: number): Promise<void> {
   return new Promise((resolve) => void clock.setTimeout(resolve, ms));
 }
 
+/**
+ * Takes one step of long work, and waits for as long as it took: a request that passes through several turns of the event loop, as a
+ * write does, meets a step in about half of them.
+ */
+export async function stepInTurn<Result>(clock: Clock, step: () => Result): Promise<Result> {
+  const begun = clock.monotonic();
+  const result = step();
+  await sleep(clock, clock.monotonic() - begun);
+  return result;
+}
+
 /** True once the replica has applied `version`; false if `timeoutMs` elapse first. */
 export function reachesVersion(store: Store, clock: Clock, version: number, timeoutMs: number): Promise<boolean> {
   if (store.version >= version) return Promise.resolve(true);
