@@ -2,6 +2,7 @@
  * The part of a spec on which a rehearsal depends: placement, networks, ports, restarts and rollouts. The inside of tasks, such
  * as their command, environment, secrets, mounts and labels, is neither rehearsed nor saved.
  */
+import { healthOf } from "../../machines/driver/health-spec.ts";
 import {
   Annotations,
   ContainerSpec,
@@ -42,7 +43,7 @@ export function reducedSpec(spec: ServiceSpec, networkName: (target: string) => 
     task: TaskSpec.create({
       container: ContainerSpec.create({
         image: task?.container?.image ?? imageOf(spec.annotations?.name ?? ""),
-        healthcheck: healthOf(task?.container?.healthcheck ?? null),
+        healthcheck: checkOf(task),
         stopGracePeriod: task?.container?.stopGracePeriod ?? null,
       }),
       resources: ResourceRequirements.create({
@@ -99,8 +100,12 @@ function lengthOf(duration: Duration | null): Duration {
 }
 
 /** Keeps whether there is a check, and its timing; the command might contain a password. */
-function healthOf(health: HealthConfig | null): HealthConfig | null {
-  if (health === null || health.test.length === 0 || health.test[0] === "NONE") return null;
+function checkOf(task: TaskSpec | null): HealthConfig | null {
+  const container = task?.container?.healthcheck ?? null;
+  const isOff = container === null || container.test.length === 0 || container.test[0] === "NONE";
+  // A process's check is its agent's.
+  const health = isOff ? healthOf(task) : container;
+  if (health === null) return null;
   return HealthConfig.create({
     test: ["CMD", "healthcheck"],
     interval: lengthOf(health.interval),

@@ -1,4 +1,5 @@
 import test from "ava";
+import { execTask } from "../../cli/service/settings.ts";
 import { copiedCluster } from "../../cli/simulate/copied-cluster.ts";
 import { ObservedTimes } from "../../cli/simulate/observed-times.ts";
 import { isRunOf, runId } from "../../machines/orchestration/jobs/runs.ts";
@@ -9,9 +10,12 @@ import { writeCluster } from "../../cli/simulate/write-cluster.ts";
 import {
   Annotations,
   ContainerSpec,
+  Duration,
   EngineDescription,
+  ExecSpec,
   GenericRuntimeSpec,
   GlobalJob,
+  HealthCheck,
   Meta,
   Network,
   NetworkAttachmentConfig,
@@ -352,6 +356,32 @@ test("a process is prepared anew each time, and services of processes share no i
     );
   t.deepEqual(observed.behaviourOf("s1").pull, { medianMs: 200, p99Ms: 200 });
   t.is(observed.startsOf("s1"), 6);
+});
+
+test("a process service's health check is copied with its timing, but without its command", (t) => {
+  const health = HealthCheck.create({
+    command: ["curl", "-u", "hunter2"],
+    interval: Duration.create({ seconds: 7 }),
+    startPeriod: Duration.create({ seconds: 20 }),
+    retries: 4,
+  });
+  const service = Service.create({
+    id: "s1",
+    spec: ServiceSpec.create({
+      annotations: Annotations.create({ name: "clock" }),
+      replicated: ReplicatedService.create({ replicas: 1 }),
+      task: TaskSpec.create(execTask(ExecSpec.create({ command: "clock", health }))),
+    }),
+  });
+  const { plan } = copiedCluster(
+    { nodes: [node("n1", "one")], services: [service], networks: [], tasks: [] },
+    new ObservedTimes(),
+  );
+  const copied = plan.services[0]?.spec.task?.container?.healthcheck;
+  t.like(copied, { test: ["CMD", "healthcheck"], retries: 4, interval: { seconds: 7 }, startPeriod: { seconds: 20 } });
+  const text = writeCluster(plan, []);
+  t.false(text.includes("hunter2"));
+  t.deepEqual(readCluster(text, "saved.yaml", { get: () => undefined }), plan);
 });
 
 test("a copy keeps tasks on the nodes that have their driver, and leaves out services that none can run", (t) => {
