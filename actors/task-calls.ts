@@ -61,10 +61,11 @@ export function createTaskCalls(env: Environment, nodes: NodeCalls): TaskCalls {
     return reply.known ? "known" : "unknown";
   }
 
-  function nodeOf({ exec, signal, stats, taskId }: TaskCallRequest): string {
-    if ([exec, signal, stats].filter((each) => each !== null).length !== 1)
-      throw new RpcError(Status.INVALID_ARGUMENT, "specify exactly one of exec, signal and stats");
-    if (exec !== null && exec.command.length === 0)
+  function nodeOf({ exec, execAs, signal, stats, taskId }: TaskCallRequest): string {
+    if ([exec, execAs, signal, stats].filter((each) => each !== null).length !== 1)
+      throw new RpcError(Status.INVALID_ARGUMENT, "specify exactly one of exec, exec_as, signal and stats");
+    const commandOf = execAs === null ? exec : execAs.exec;
+    if ((exec !== null || execAs !== null) && (commandOf?.command ?? []).length === 0)
       throw new RpcError(Status.INVALID_ARGUMENT, "a command is required");
     if (signal !== null && signal.name === "") throw new RpcError(Status.INVALID_ARGUMENT, "a signal is required");
     if (stats !== null && stats.intervalMs < 100)
@@ -80,8 +81,11 @@ export function createTaskCalls(env: Environment, nodes: NodeCalls): TaskCalls {
    * TC2: records no command, since it may contain secrets. The call does not wait for the write: it may be the repair of a
    *      hanging log.
    */
-  function note({ exec, signal, taskId }: TaskCallRequest, { method = "", peer, traceparent }: CallContext): void {
-    if (exec === null && signal === null) return;
+  function note(
+    { exec, execAs, signal, taskId }: TaskCallRequest,
+    { method = "", peer, traceparent }: CallContext,
+  ): void {
+    if (exec === null && execAs === null && signal === null) return;
     const asked = { peer, traceparent, method: `${method} ${signal?.name ?? "exec"}` };
     const write = transact(env, asked, () => {
       const task = store.get("task", taskId);

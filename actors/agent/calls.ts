@@ -5,12 +5,14 @@
  * AC1: no more is read from a driver than the manager has space to accept.
  * AC2: a command ends with its call: when the session is lost or the caller is gone, its stream is cancelled and its driver
  *      kills it.
+ * AC3: a command in a task has no user that a task of this node cannot have.
  */
 import {
   ExecTaskStreamingIOOperation,
   ExecTaskStreamingRequest,
   ExecTaskStreamingRequest_Setup,
   ExecTaskStreamingRequest_TerminalSize,
+  TaskCommandIdentity,
   TaskStats,
   type ExecTaskStreamingResponse,
 } from "../../proto/gen/nomad.ts";
@@ -21,11 +23,12 @@ import {
   type TaskAnswerResponse,
   type TaskCallRequest,
   type TaskExec,
+  type TaskExecIdentity,
   type TaskInput,
   type NodeQuestion,
   type TaskTerminalSize,
 } from "../../proto/gen/messages.ts";
-import type { DriverClient } from "../../runtime/ports/plugins.ts";
+import type { DriverClient, StreamReceiver } from "../../runtime/ports/plugins.ts";
 import type { Clock, Telemetry } from "../../runtime/ports/index.ts";
 import {
   RpcError,
@@ -36,6 +39,7 @@ import {
   type SendingCall,
 } from "../../runtime/ports/rpc.ts";
 import { sentence } from "../sentence.ts";
+import type { UserOutcome } from "./ports.ts";
 
 /** Maximum unsent bytes of one call: the driver waits while there are more. AC1 */
 const sendBytesMax = 128 * 1024;
@@ -44,11 +48,17 @@ const roomLookMs = 5;
 /** Maximum concurrent calls on one node: each has a stream of the connection, which may have 1,000. */
 const callsMax = 800;
 
+const commandsEqual =
+  "the task's driver cannot give a command another user, directory, variables or privileges: " +
+  "run a shell in the task instead (sh -c 'cd DIR && NAME=VALUE COMMAND')";
+
 /** The driver of a running task. */
 interface CallableTask {
   readonly client: DriverClient;
   /** The task's id in the driver. */
   readonly driverTaskId: string;
+  /** The user of a command that asks for this one. AC3 */
+  commandUser(requested: string): UserOutcome;
 }
 
 /** `reason`: why calls are impossible. */
@@ -126,8 +136,9 @@ class Call {
     this.#onEnd = onEnd;
   }
 
-  begin(target: CallableTask, { exec, signal, stats }: TaskCallRequest): void {
-    if (exec !== null) this.#exec(target, exec);
+  begin(target: CallableTask, { exec, execAs, signal, stats }: TaskCallRequest): void {
+    if (exec !== null) this.#exec(target, exec, null);
+    else if (execAs?.exec != null) this.#execAs(target, execAs.exec, execAs.identity);
     else if (stats !== null) this.#stats(target, stats.intervalMs);
     else if (signal !== null) {
       target.client.signalTask(target.driverTaskId, signal.name).then(
@@ -170,15 +181,30 @@ class Call {
     this.end(status, `the task's driver: ${error instanceof Error ? error.message : String(error)}`);
   }
 
-  #exec({ client, driverTaskId }: CallableTask, { command, size, tty }: TaskExec): void {
-    const stream = client.execTaskStreaming({
+  /** AC3 */
+  #execAs(target: CallableTask, exec: TaskExec, asked: TaskExecIdentity | null): void {
+    const user = target.commandUser(asked?.user ?? "");
+    if (user.kind === "refused") return this.end(Status.PERMISSION_DENIED, user.reason);
+    this.#exec(target, exec, TaskCommandIdentity.create({ ...asked, user: user.name }));
+  }
+
+  /** `identity`: null if the command does not differ from the task. */
+  #exec(
+    { client, driverTaskId }: CallableTask,
+    { command, size, tty }: TaskExec,
+    identity: TaskCommandIdentity | null,
+  ): void {
+    const receiver: StreamReceiver<ExecTaskStreamingResponse> = {
       onMessage: (message) => this.#output(message),
       onEnd: (error) => {
         if (this.#exit !== null) this.end(Status.OK, "");
+        else if (identity !== null && error?.code === Status.UNIMPLEMENTED)
+          this.end(Status.UNIMPLEMENTED, commandsEqual);
         else if (error !== null) this.#fail(error);
         else this.end(Status.UNKNOWN, "the task's driver did not report how the command ended");
       },
-    });
+    };
+    const stream = identity === null ? client.execTaskStreaming(receiver) : client.execTaskAs(identity, receiver);
     this.#work = { kind: "exec", stream };
     const setup = ExecTaskStreamingRequest_Setup.create({ taskId: driverTaskId, command, tty });
     const ttySize = size === null ? null : sizeOf(size);

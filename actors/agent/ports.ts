@@ -237,6 +237,11 @@ export interface HomeWants {
   readonly isBare: boolean;
 }
 
+/** `reason`: a sentence. */
+export type UserOutcome =
+  | { readonly kind: "user"; readonly name: string }
+  | { readonly kind: "refused"; readonly reason: string };
+
 /** The directories, files and output of tasks that run on driver plugins (nomad-driver-protocol.md §6.3). */
 export interface TaskHomes {
   /** Creates everything; a second call is harmless. */
@@ -251,6 +256,8 @@ export interface TaskHomes {
   output(taskId: string, request: OutputRequest): OutputReader;
   /** Where the task finds its secrets and configs, by the path at which the driver mounts them; for a task in a chroot. */
   chrootMounts(taskId: string): Promise<readonly { readonly source: string; readonly target: string }[]>;
+  /** The user of a command in a task that asks for this one, by the node's rules. */
+  userOf(requested: string, isolation: FileIsolation): UserOutcome;
   /** Its last lines, up to a few hundred bytes. */
   lastOutput(taskId: string): Promise<string>;
   /** To be called when nothing of the task runs: completes its output and removes its secrets. */

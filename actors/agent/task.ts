@@ -98,7 +98,11 @@ export class TaskActor {
     const running = driver.running(this.#task.id);
     if (running === null) return { reason: `task ${this.#task.id} is not running` };
     if (running.client === null) return { reason: `driver ${driver.kind} is not running at the moment` };
-    return { client: running.client, driverTaskId: running.taskId };
+    return {
+      client: running.client,
+      driverTaskId: running.taskId,
+      commandUser: (requested) => driver.commandUser(requested),
+    };
   }
 
   /** Whether its driver is available to stop it. */

@@ -25,10 +25,11 @@ import type {
 import { DriverNetworks } from "./network.ts";
 import type { DriverPluginActor, DriverPluginPorts } from "./plugin.ts";
 import { DriverPreparation, type Prepared } from "./preparation.ts";
-import { exitOf } from "./task-config.ts";
+import { exitOf, isolationOf } from "./task-config.ts";
 import { DriverTaskActor, driverTaskRecord } from "./task.ts";
 import { RunRecords, type RunRecord } from "../agent/run-records.ts";
 import type { TaskNetworks } from "../agent/task-networks.ts";
+import type { UserOutcome } from "../agent/ports.ts";
 import { sentence } from "../sentence.ts";
 
 /** Interval of checking whether a task has become healthy, in milliseconds. */
@@ -91,6 +92,15 @@ export class PluginDriver implements TaskDriver {
   running(taskId: string): DriverTaskActor | null {
     const run = this.#runs.get(taskId);
     return run?.state.kind === "running" ? run.actor : null;
+  }
+
+  /** The user of a command in one of its tasks, by the node's rules. */
+  commandUser(requested: string): UserOutcome {
+    const { plugin, plugins } = this.#options;
+    if (requested === "") return { kind: "user", name: "" };
+    if (plugin.description === null)
+      return { kind: "refused", reason: `driver ${this.kind} is not running at the moment` };
+    return plugins.homes.userOf(requested, isolationOf(plugin.description));
   }
 
   prepare(task: DriverTask): Promise<DriverOutcome> {

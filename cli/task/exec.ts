@@ -1,8 +1,9 @@
 /** `muster task exec`: runs a command in a running task, with its own input and output and, with -t, a terminal. */
 import type { ReadStream } from "node:tty";
-import { TaskExec, TaskTerminalSize, type TaskInput } from "../../proto/gen/messages.ts";
+import { TaskExec, TaskExecAs, TaskExecIdentity, TaskTerminalSize, type TaskInput } from "../../proto/gen/messages.ts";
 import { command } from "../command.ts";
 import { findTask, withManager } from "../manager-client.ts";
+import { newEnvironment } from "../service/environment.ts";
 import { callTask } from "./call.ts";
 import { CommandEnded, UserError } from "../../lib/user-error.ts";
 
@@ -21,6 +22,16 @@ export const exec = command({
   options: {
     interactive: { type: "boolean", short: "i", help: "Keep standard input open" },
     tty: { type: "boolean", short: "t", help: "Allocate a pseudo-TTY" },
+    user: {
+      type: "string",
+      short: "u",
+      value: "USER",
+      help: "Username or UID, with an optional :GROUP (default: the task's)",
+    },
+    env: { type: "string", multiple: true, short: "e", value: "NAME=VALUE", help: "Set environment variables" },
+    "env-file": { type: "string", multiple: true, value: "FILE", help: "Read in a file of environment variables" },
+    workdir: { type: "string", short: "w", value: "DIR", help: "Working directory inside the task" },
+    privileged: { type: "boolean", help: "Give extended privileges to the command" },
   },
   run: ({ values, operands, shell }) =>
     withManager(shell, async (client) => {
@@ -31,11 +42,21 @@ export const exec = command({
       const terminal = process.stdin.isTTY ? process.stdin : null;
       if (tty && isInteractive && terminal === null) throw new UserError("the input device is not a TTY");
       const size = tty ? terminalSize() : null;
+      const exec = TaskExec.create({ command: words, tty, size });
+      const identity = TaskExecIdentity.create({
+        user: values.user ?? "",
+        env: newEnvironment(values),
+        directory: values.workdir ?? "",
+        privileged: values.privileged ?? false,
+      });
+      const differs =
+        identity.user !== "" || identity.env.length > 0 || identity.directory !== "" || identity.privileged;
+      const wanted = differs ? { execAs: TaskExecAs.create({ exec, identity }) } : { exec };
       const keyboard = new Keyboard(tty && isInteractive ? terminal : null);
       try {
         const end = await callTask(
           client.channel,
-          { taskId: task.id, exec: TaskExec.create({ command: words, tty, size }) },
+          { taskId: task.id, ...wanted },
           {
             onAnswer: ({ stderr, stdout }) =>
               (stdout.length > 0 ? shell.write(stdout, "out") : null) ??

@@ -168,13 +168,14 @@ export class DockerPlugin implements Driver<typeof driverFields, typeof taskFiel
   }
 
   async #run(request: Request, id: string): Promise<DockerRun> {
-    const { engine } = this.#parts;
+    const { config, engine } = this.#parts;
     const { log, task, tell } = request;
     const container = await engine.json<Container>("GET", `/containers/${id}/json`);
     const noteFile = this.#noteFile(containerName(request));
     const hasTerminal = container.Config.Tty === true;
     const logs = new ContainerLogs({ engine, containerId: id, task, hasTerminal, noteFile, log });
-    return new DockerRun({ engine, container, logs, noteFile, log, tell });
+    const allowsPrivileged = config.allow_privileged;
+    return new DockerRun({ engine, container, logs, noteFile, allowsPrivileged, log, tell });
   }
 
   async recover(request: Request, state: unknown): Promise<DockerRun> {

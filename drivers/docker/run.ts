@@ -5,7 +5,14 @@
  * K1: `exited` resolves when the container has exited and its output was passed on. While the engine is unreachable it waits:
  *     a container whose exit is not confirmed has not exited.
  */
-import type { ExecRequest, ExecSession, RunningTask, TaskExit, TaskSample } from "../../edges/plugin/server/index.ts";
+import type {
+  ExecIdentity,
+  ExecRequest,
+  ExecSession,
+  RunningTask,
+  TaskExit,
+  TaskSample,
+} from "../../edges/plugin/server/index.ts";
 import { NetworkOverride } from "../../proto/gen/nomad.ts";
 import type { Logger } from "../../runtime/ports/index.ts";
 import { isAbsent, isConflict, type Engine } from "./engine.ts";
@@ -62,6 +69,8 @@ interface RunOptions {
   readonly container: Container;
   readonly logs: ContainerLogs;
   readonly noteFile: string;
+  /** Whether commands may be privileged. */
+  readonly allowsPrivileged: boolean;
   readonly log: Logger;
   readonly tell: (message: string) => void;
 }
@@ -203,7 +212,14 @@ export class DockerRun implements RunningTask {
 
   exec(request: ExecRequest): Promise<ExecSession> {
     const { engine } = this.#options;
-    return openSession(engine, this.state.containerId, request, engine.endpoint.startsWith("unix:"));
+    return openSession(engine, this.state.containerId, request, null, engine.endpoint.startsWith("unix:"));
+  }
+
+  execAs(request: ExecRequest, identity: ExecIdentity): Promise<ExecSession> {
+    const { allowsPrivileged, engine } = this.#options;
+    if (identity.privileged && !allowsPrivileged)
+      throw new Error("privileged commands are not allowed on this node (the driver's allow_privileged)");
+    return openSession(engine, this.state.containerId, request, identity, engine.endpoint.startsWith("unix:"));
   }
 
   async destroy(): Promise<void> {

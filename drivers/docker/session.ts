@@ -1,7 +1,13 @@
 /** Commands in a container, run by the engine. */
 import { constants } from "node:os";
 import type { Duplex } from "node:stream";
-import type { ExecRequest, ExecSession, TaskExit, TerminalSize } from "../../edges/plugin/server/index.ts";
+import type {
+  ExecIdentity,
+  ExecRequest,
+  ExecSession,
+  TaskExit,
+  TerminalSize,
+} from "../../edges/plugin/server/index.ts";
 import type { Engine } from "./engine.ts";
 import { Frames } from "./frames.ts";
 
@@ -60,16 +66,21 @@ export async function openSession(
   engine: Engine,
   containerId: string,
   request: ExecRequest,
+  identity: ExecIdentity | null,
   isLocal: boolean,
 ): Promise<ExecSession> {
   const { command, terminal } = request;
+  const { directory = "", env = [], privileged = false, user = "" } = identity ?? {};
   const { Id: id } = await engine.json<{ readonly Id: string }>("POST", `/containers/${containerId}/exec`, {
     body: {
       AttachStdin: true,
       AttachStdout: true,
       AttachStderr: true,
       Tty: terminal !== null,
-      ...(terminal === null ? {} : { Env: ["TERM=xterm"] }),
+      Env: [...(terminal === null ? [] : ["TERM=xterm"]), ...env],
+      User: user,
+      WorkingDir: directory,
+      Privileged: privileged,
       Cmd: command,
     },
   });

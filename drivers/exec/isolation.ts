@@ -210,11 +210,20 @@ export function sealed(
   return [...begin, ...init, ...middle, ...plan.prefix(needed("perl", tools.perl))];
 }
 
-/** The programs before a command that is run in the task later. `pid`: the task's main process. */
+/** Where a later command joins its task. */
+export interface LaterPlace {
+  /** The task's main process. */
+  readonly pid: number;
+  /** Empty: the node's. */
+  readonly network: string;
+  readonly hasMounts: boolean;
+}
+
+/** The programs before a command that is run in the task later. `directory`: of the command, entered as its user; empty: the task's. */
 export function sealedLater(
   sealing: Sealing,
   tools: Tools,
-  { hasMounts, network, pid }: { readonly pid: number; readonly network: string; readonly hasMounts: boolean },
+  { directory = "", hasMounts, network, pid }: LaterPlace & { readonly directory?: string },
 ): readonly string[] {
   const { isolation, root } = sealing;
   const own = (name: string): string => `/proc/${pid}/ns/${name}`;
@@ -229,6 +238,7 @@ export function sealedLater(
   if (root !== "") chrootInto(plan, root);
   plan.enter(sealing.directory);
   restrict(plan, sealing);
+  if (directory !== "") plan.enter(directory);
   filter(plan, isolation);
   return plan.prefix(needed("perl", tools.perl));
 }

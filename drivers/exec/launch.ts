@@ -15,27 +15,23 @@ import type { TaskRequest } from "../../edges/plugin/server/index.ts";
 import { NetworkIsolationSpec_NetworkIsolationMode as Isolation, type TaskConfig } from "../../proto/gen/nomad.ts";
 import type { Limits } from "./cgroups.ts";
 import type { DriverConfig, ExecConfig } from "./fields.ts";
-import { isolationOf, sealed, sealedLater, type Sealing } from "./isolation.ts";
+import { isolationOf, sealed, sealedLater, type LaterPlace, type Sealing } from "./isolation.ts";
 import { linkedFolders, rootPaths, type RootAsked } from "./private-root.ts";
 import { askedDns, resolvConfPath } from "../../linux/task-network/resolv-conf.ts";
 import { inMountsOf, ownResolver } from "./resolver.ts";
+import { foreignNames, rootAndUser, type CommandFrame, type Surroundings } from "./surroundings.ts";
 import { findOnPath, isExecutable, type Tools } from "../../linux/system-tools.ts";
-import { userNamed, type User } from "../../linux/user.ts";
+import { userNamed } from "../../linux/user.ts";
 import { relativeTarget } from "./volumes.ts";
 
 const pathDefault = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 /** The kernel's limit. */
 const oomScoreMax = 1_000;
 
-/** The environment of a command in a task. */
-export interface Surroundings {
-  /** The programs before the command that enter the task's network, mounts, root and user. */
-  readonly prefix: readonly string[];
-  readonly env: Readonly<Record<string, string>>;
-  /** Absolute path. */
-  readonly directory: string;
-  /** Whether the prefix remains as the command's parent, and kills it on SIGTERM (sealing.ts). */
-  readonly isJoined?: boolean;
+export interface Later {
+  readonly where: Surroundings;
+  /** For commands that differ from the task. */
+  readonly frame: CommandFrame;
 }
 
 export interface Launch extends Surroundings {
@@ -44,8 +40,8 @@ export interface Launch extends Surroundings {
   readonly oomScoreAdj: number;
   /** Whether the prefix reports the start of the command, instead of the shell before it. */
   readonly isSealed: boolean;
-  /** The environment of later commands. `pid`: the task's main process. */
-  later(pid: number): Surroundings;
+  /** For later commands. `pid`: the task's main process. */
+  later(pid: number): Later;
 }
 
 export function limitsOf({ resources }: TaskConfig): Limits {
@@ -150,26 +146,6 @@ function joining(flags: readonly string[], tools: Tools): readonly string[] {
   return [tools.nsenter, ...flags, "--"];
 }
 
-function rootAndUser(root: string, user: User | null, tools: Tools): readonly string[] {
-  if (root === "" && user === null) return [];
-  if (tools.chroot === null)
-    throw new Error("cannot change the task's root or user: chroot is not installed on this node");
-  const as = user === null ? [] : [`--userspec=+${user.uid}:+${user.gid}`, `--groups=${user.groups.join(",")}`];
-  return root === "" ? [tools.chroot, ...as, "--skip-chdir", "/"] : [tools.chroot, ...as, root];
-}
-
-/**
- * Shells pass on only valid variable names. Any other variable is set by `env`, and is visible in the process list until the
- * command starts.
- */
-function foreignNames(env: Readonly<Record<string, string>>, tools: Tools): readonly string[] {
-  const foreign = Object.entries(env).filter(([name]) => !/^[A-Za-z_][A-Za-z0-9_]*$/.test(name));
-  if (foreign.length === 0) return [];
-  if (tools.env === null)
-    throw new Error(`cannot set the variable ${foreign[0]?.[0]}: env is not installed on this node`);
-  return [tools.env, ...foreign.map(([name, value]) => `${name}=${value}`)];
-}
-
 function find(command: string, home: string, directory: string, root: string, searchPath: string): string {
   if (command.includes("/") || isAbsolute(command)) {
     const path = root === "" ? resolve(directory, command) : join("/", command);
@@ -228,13 +204,14 @@ export function launchOf({ config, task }: TaskRequest<ExecConfig>, { driver, pl
     // After every shell, since shells would drop them.
     const last = [...foreignNames(env, tools), ...rootAndUser(root, user, tools)];
     const prefix = [...joining(joinsNetwork, tools), ...resolver, ...last];
-    const later = (pid: number): Surroundings => {
+    const later = (pid: number): Later => {
       const mounts = dns === null ? null : inMountsOf(pid, directory);
       const flags = [
         ...(network === "" ? [] : [`--net=${networkOfTask(pid)}`]),
         ...(mounts === null ? [] : [mounts.flag]),
       ];
-      return { prefix: [...joining(flags, tools), ...(mounts?.cd ?? []), ...last], env, directory };
+      const joins = [...joining(flags, tools), ...(mounts?.cd ?? [])];
+      return { where: { prefix: [...joins, ...last], env, directory }, frame: { kind: "plain", joins, root, user } };
     };
     linkMounts(task, home);
     return { command, prefix, env, directory, oomScoreAdj, isSealed: false, later };
@@ -248,11 +225,17 @@ export function launchOf({ config, task }: TaskRequest<ExecConfig>, { driver, pl
   const inFiles = files === null ? null : { ...files, hasOwnProcesses };
   const prefix = [...joining(joinsNetwork, tools), ...sealed(sealing, tools, { files: inFiles, middle: resolver })];
   const hasMounts = hasOwnFiles || hasOwnProcesses || dns !== null;
-  const later = (pid: number): Surroundings => ({
-    prefix: sealedLater(sealing, tools, { pid, network: network === "" ? "" : networkOfTask(pid), hasMounts }),
-    env,
-    directory: isDirectory(directory) ? directory : "/",
-    isJoined: hasOwnProcesses,
-  });
+  const later = (pid: number): Later => {
+    const inTask: LaterPlace = { pid, network: network === "" ? "" : networkOfTask(pid), hasMounts };
+    return {
+      where: {
+        prefix: sealedLater(sealing, tools, inTask),
+        env,
+        directory: isDirectory(directory) ? directory : "/",
+        isJoined: hasOwnProcesses,
+      },
+      frame: { kind: "sealed", sealing: { isolation, user, directory, root, own }, place: inTask },
+    };
+  };
   return { command, prefix, env, directory, oomScoreAdj, isSealed: true, later };
 }

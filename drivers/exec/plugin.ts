@@ -115,12 +115,12 @@ function isProcess(value: unknown): value is ProcessName {
 /** Throws for a state that this driver did not write. */
 function parseState(value: unknown): RunState {
   const state = (value ?? {}) as Partial<RunState>;
-  const { leader, main, runFile, cgroup = null, where, startedAtMs } = state;
+  const { leader, main, runFile, cgroup = null, where, frame = null, startedAtMs } = state;
   const isCgroup = cgroup === null || (typeof cgroup.folders === "object" && Array.isArray(cgroup.own));
   const isWhere = typeof where?.directory === "string" && typeof where.env === "object" && Array.isArray(where.prefix);
   const isOurs = typeof runFile === "string" && typeof startedAtMs === "number" && isCgroup && isWhere;
   if (!isProcess(leader) || !isProcess(main) || !isOurs) throw new Error("the handle was not created by this driver");
-  return { leader, main, runFile, cgroup, where, startedAtMs };
+  return { leader, main, runFile, cgroup, where, frame, startedAtMs };
 }
 
 export class ExecPlugin implements Driver<typeof driverFields, typeof taskFields> {
@@ -227,8 +227,7 @@ export class ExecPlugin implements Driver<typeof driverFields, typeof taskFields
     for (;;) {
       const { leader, main } = readRunFile(runFile);
       if (leader === null || leader.bootId !== bootId()) return null;
-      if (main !== null)
-        return { leader, main, runFile, cgroup, where: launch.later(main.pid), startedAtMs: Date.now() };
+      if (main !== null) return { leader, main, runFile, cgroup, ...launch.later(main.pid), startedAtMs: Date.now() };
       if (!isAlive(leader)) return null;
       await new Promise((resolve) => setTimeout(resolve, earlierLookMs));
     }
@@ -281,7 +280,7 @@ export class ExecPlugin implements Driver<typeof driverFields, typeof taskFields
       }
       child.unref();
       const { leader, main } = facts;
-      const state = { leader, main, runFile, cgroup, where: launch.later(main.pid), startedAtMs: Date.now() };
+      const state = { leader, main, runFile, cgroup, ...launch.later(main.pid), startedAtMs: Date.now() };
       const { ends, tools } = parts;
       return new ExecRun({ state, tools, ends, log, ended, coreMhz: this.#coreMhz, tell });
     } finally {

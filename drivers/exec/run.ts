@@ -7,14 +7,22 @@
  * R2: a signal goes to the command's process; a kill goes to all processes.
  */
 import { readFileSync, rmSync } from "node:fs";
-import type { ExecRequest, ExecSession, RunningTask, TaskExit, TaskSample } from "../../edges/plugin/server/index.ts";
+import type {
+  ExecIdentity,
+  ExecRequest,
+  ExecSession,
+  RunningTask,
+  TaskExit,
+  TaskSample,
+} from "../../edges/plugin/server/index.ts";
 import type { Logger } from "../../runtime/ports/index.ts";
 import { joinFiles, oomKills, removeCgroup, type TaskCgroup } from "./cgroups.ts";
+import { surroundingsAs } from "./command-identity.ts";
 import type { Ends } from "./ends.ts";
-import type { Surroundings } from "./launch.ts";
 import { bootId, isAlive, signal, type ProcessName } from "./process.ts";
 import { parseRunFacts, signalNamed, signalNumberOf, type FileWrite, type RunFacts } from "./run-file.ts";
 import { openSession } from "./session.ts";
+import type { CommandFrame, Surroundings } from "./surroundings.ts";
 import type { Tools } from "../../linux/system-tools.ts";
 import { UsageMeter } from "./usage.ts";
 
@@ -35,6 +43,8 @@ export interface RunState {
   readonly cgroup: TaskCgroup | null;
   /** For commands run in it later. */
   readonly where: Surroundings;
+  /** For those that differ from the task; null for a task that an earlier version of this driver started. */
+  readonly frame: CommandFrame | null;
   /** Milliseconds since the epoch. */
   readonly startedAtMs: number;
 }
@@ -152,6 +162,17 @@ export class ExecRun implements RunningTask {
     // The command's namespaces may be found through its process.
     if (!isAlive(state.main)) throw new Error("the task has exited");
     return openSession(joining(state.cgroup), state.where, request, tools);
+  }
+
+  execAs(request: ExecRequest, identity: ExecIdentity): ExecSession {
+    const { tools, state } = this.#options;
+    const { cgroup, frame, main, where } = state;
+    if (!isAlive(main)) throw new Error("the task has exited");
+    if (frame === null)
+      throw new Error(
+        "commands in this task cannot differ from it: an earlier version of the driver started it; update its service",
+      );
+    return openSession(joining(cgroup), surroundingsAs(identity, frame, where, tools), request, tools);
   }
 
   destroy(): void {

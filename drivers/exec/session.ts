@@ -6,9 +6,9 @@
  */
 import { spawn, type ChildProcess } from "node:child_process";
 import type { ExecRequest, ExecSession, TaskExit, TerminalSize } from "../../edges/plugin/server/index.ts";
-import type { Surroundings } from "./launch.ts";
 import { signal } from "./process.ts";
 import { commandArguments, shell, signalNumberOf, type FileWrite } from "./run-file.ts";
+import type { Surroundings } from "./surroundings.ts";
 import type { Tools } from "../../linux/system-tools.ts";
 import { constants } from "node:os";
 

@@ -7,7 +7,7 @@
  *      when all of them run, it is refused.
  */
 import { randomBytes } from "node:crypto";
-import type { TaskInput } from "../../proto/gen/messages.ts";
+import type { TaskExecIdentity, TaskInput } from "../../proto/gen/messages.ts";
 import { Failure } from "./failure.ts";
 
 /** As many as a manager serves calls at a time (`actors/task-calls.ts`). */
@@ -27,6 +27,8 @@ export interface Exec {
   readonly containerId: string;
   readonly taskId: string;
   readonly command: readonly string[];
+  /** Null: that of the task. */
+  readonly identity: TaskExecIdentity | null;
   readonly hasTerminal: boolean;
   readonly attaches: { readonly stdin: boolean; readonly stdout: boolean; readonly stderr: boolean };
   readonly detachKeys: string;

@@ -56,8 +56,8 @@ const needs: ReadonlyMap<string, (request: unknown) => Role> = new Map([
     TaskAccessService.methods.Call.path,
     // Any future kind counts as a command.
     (request) => {
-      const { exec, signal, stats } = request as TaskCallRequest;
-      return stats !== null && exec === null && signal === null ? "read-only" : "operator";
+      const { exec, execAs, signal, stats } = request as TaskCallRequest;
+      return stats !== null && exec === null && execAs === null && signal === null ? "read-only" : "operator";
     },
   ],
 ]);

@@ -19,6 +19,7 @@ import type {
   DriverTask,
   HomeOutcome,
   PlannedMount,
+  FileIsolation,
   HomeWants,
   OutputReader,
   OutputRequest,
@@ -78,7 +79,7 @@ export class TaskHomeDirectories implements TaskHomes {
 
   async prepare(task: DriverTask, spec: DriverSpec, wants: HomeWants): Promise<HomeOutcome> {
     const home = this.#home(task.id);
-    const user = this.#userOf(spec, wants);
+    const user = this.userOf(spec.user, wants.isolation);
     if (user.kind === "refused") return user;
     const environment = environmentOf(task, DriverSpec.patch(spec, { user: user.name }), {
       agent: this.#options.environment,
@@ -165,7 +166,7 @@ export class TaskHomeDirectories implements TaskHomes {
   }
 
   /** In an image, users are the image's, so no user of the node owns its secrets. */
-  #userOf({ user }: DriverSpec, { isolation }: HomeWants): TaskUser {
+  userOf(user: string, isolation: FileIsolation): TaskUser {
     return isolation === "image" ? { kind: "user", name: user, owner: null } : taskUser(user, this.#options.users);
   }
 

@@ -14,6 +14,7 @@ import type {
   ExecTaskResponse,
   ExecTaskStreamingRequest,
   ExecTaskStreamingResponse,
+  TaskCommandIdentity,
   FingerprintResponse,
   InspectTaskResponse,
   NetworkOverride,
@@ -92,6 +93,11 @@ export interface DriverClient {
   execTask(request: ExecTaskRequest): Promise<ExecTaskResponse>;
   /** The first message must be `setup`. */
   execTaskStreaming(receiver: StreamReceiver<ExecTaskStreamingResponse>): DuplexCall<ExecTaskStreamingRequest>;
+  /** The same for a command that differs from its task. Ends with UNIMPLEMENTED if the plugin has no such commands. */
+  execTaskAs(
+    identity: TaskCommandIdentity,
+    receiver: StreamReceiver<ExecTaskStreamingResponse>,
+  ): DuplexCall<ExecTaskStreamingRequest>;
   createNetwork(request: CreateNetworkRequest): Promise<CreateNetworkResponse>;
   destroyNetwork(request: DestroyNetworkRequest): Promise<void>;
 }

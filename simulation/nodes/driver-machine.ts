@@ -422,6 +422,7 @@ export class DriverMachine {
           return ExecTaskResponse.create({ result: ExitResult.create({ exitCode }) });
         }),
       execTaskStreaming: () => ({ ...nothing, write: () => {}, finish: () => {}, bufferedBytes: () => 0 }),
+      execTaskAs: () => ({ ...nothing, write: () => {}, finish: () => {}, bufferedBytes: () => 0 }),
       createNetwork: ({ allocId }) =>
         call(() => {
           const path = `/driver/${allocId}`;

@@ -172,6 +172,7 @@ const homes: TaskHomes = {
   mount: async (_taskId, mounts) => mounts.map(({ target }) => target),
   resume: async () => {},
   chrootMounts: async () => [],
+  userOf: (name) => ({ kind: "user", name }),
   output: () => nothing,
   lastOutput: async () => "",
   end: async () => {},

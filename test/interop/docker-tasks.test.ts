@@ -88,6 +88,7 @@ async function sides(t: ExecutionContext): Promise<{ readonly stock: Side; reado
   const settings = {
     endpoint: `unix://${join(elsewhere.dir, "docker.sock")}`,
     state_dir: join(elsewhere.dir, "notes"),
+    allow_privileged: true,
   };
   await startAgent(t, manager, {
     hostname: "one",
@@ -146,6 +147,28 @@ test("commands into the containers of tasks have a stock manager's exit status a
   });
   await both(exec([], ["sh", "-c", "kill -TERM $$"]));
   await both(async (side) => (await exec([], ["/absent"])(side)).status);
+
+  const report = ["sh", "-c", "echo $(id -u):$(id -g) $(pwd) $HOME $A $B"];
+  const identity = ["-u", "7:1234", "-w", "/bin", "-e", "A=1", "--env", "B=two words"];
+  t.deepEqual(await both(exec(identity, report)), {
+    status: 0,
+    out: "7:1234 /bin / 1 two words\n",
+    err: "",
+  });
+  await both(exec(["-i", "-u", "7"], ["sh", "-c", "cat; id -u"], "typed\n"));
+  await both(async (side) => (await exec(["-u", "no-such-user"], ["true"])(side)).status);
+  await both(async (side) => (await exec(["-w", "/absent"], ["pwd"])(side)).status);
+  await both(async ({ container, socket }) => {
+    const { out, status } = await typed(
+      socket,
+      ["exec", "-it", "-u", "7", "-e", "A=1", "-w", "/bin", container, "sh", "-c", "echo $(id -u) $A $TERM; pwd"],
+      [],
+    );
+    return { out, status };
+  });
+  const effective = ["grep", "CapEff", "/proc/self/status"];
+  const privileged = (await both(exec(["--privileged"], effective))) as Ran;
+  t.not(privileged.out, ((await both(exec([], effective))) as Ran).out);
   await both(({ socket }) => docker(socket, ["exec", "absent", "true"]));
   await both(({ socket }) => docker(socket, ["top", "absent"]));
   await both(({ socket }) => docker(socket, ["attach", "absent"]));

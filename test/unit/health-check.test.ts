@@ -60,6 +60,7 @@ class Bench {
   exec: (request: ExecTaskRequest) => Promise<ExecTaskResponse> = async () => ExecTaskResponse.create();
   target: CallTarget = {
     driverTaskId: "t/1",
+    commandUser: (name) => ({ kind: "user", name }),
     client: { execTask: (request: ExecTaskRequest) => this.#note(this.exec(request)) } as unknown as DriverClient,
   };
   address: string | null = null;

@@ -1,6 +1,7 @@
 // Calls to a running task: from one manager over another to the node's agent, its driver, and back.
 import test from "ava";
 import { AgentCalls, type CallTarget } from "../../actors/agent/calls.ts";
+import type { UserOutcome } from "../../actors/agent/ports.ts";
 import { createNodeCalls, type NodeCalls } from "../../actors/node-calls.ts";
 import { createTaskCalls } from "../../actors/task-calls.ts";
 import { taskCallMachine, taskCallTimes } from "../../machines/task-call.machine.ts";
@@ -10,6 +11,8 @@ import {
   Task,
   TaskCallRequest,
   TaskExec,
+  TaskExecAs,
+  TaskExecIdentity,
   TaskTerminalSize,
   TaskInput,
   TaskSignal,
@@ -27,6 +30,7 @@ import {
   ExecTaskStreamingIOOperation,
   ExecTaskStreamingResponse,
   ExitResult,
+  type TaskCommandIdentity,
   type ExecTaskStreamingRequest,
 } from "../../proto/gen/nomad.ts";
 import type { DriverClient, StreamReceiver } from "../../runtime/ports/plugins.ts";
@@ -45,8 +49,13 @@ class FakeDriver {
   receiver: StreamReceiver<ExecTaskStreamingResponse> | null = null;
   isCancelled = false;
   isPaused = false;
+  identity: TaskCommandIdentity | null = null;
 
   readonly client = {
+    execTaskAs: (identity: TaskCommandIdentity, receiver: StreamReceiver<ExecTaskStreamingResponse>) => {
+      this.identity = identity;
+      return this.client.execTaskStreaming(receiver);
+    },
     execTaskStreaming: (receiver: StreamReceiver<ExecTaskStreamingResponse>): DuplexCall<ExecTaskStreamingRequest> => {
       this.receiver = receiver;
       return {
@@ -119,7 +128,9 @@ function world() {
   const home = createTaskCalls({ ...managers[0].env, bus }, createNodeCalls());
   createTaskCalls({ ...managers[1].env, bus }, holder);
   const driver = new FakeDriver();
-  let target: CallTarget = { client: driver.client, driverTaskId: "t1/web/00000001" };
+  const commandUser = (name: string): UserOutcome =>
+    name === "root" ? { kind: "refused", reason: "this node runs no task as root" } : { kind: "user", name };
+  let target: CallTarget = { client: driver.client, driverTaskId: "t1/web/00000001", commandUser };
   const { clock, telemetry } = managers[1].env;
   const calls = new AgentCalls({ clock, telemetry }, () => target);
   const listening = new AbortController();
@@ -239,6 +250,32 @@ test("C2: a cancellation reaches a node whose stream of answers has ended becaus
   t.true(heard.messages.at(-1)?.cancel);
 });
 
+test("AC3: a command with a user of its own needs the node's permission, and a driver that supports it", async (t) => {
+  const { ask, driver, run } = world();
+  const exec = TaskExec.create({ command: ["id"] });
+  const as = (user: string) => ({
+    execAs: TaskExecAs.create({ exec, identity: TaskExecIdentity.create({ user, env: ["A=b"], directory: "/d" }) }),
+  });
+  const refused = ask(as("root"));
+  await run();
+  t.is(refused.answers.ended?.code, Status.PERMISSION_DENIED);
+  t.is(refused.answers.ended?.message, "this node runs no task as root");
+  t.is(driver.identity, null);
+  const done = ask(as("nobody"));
+  await run();
+  t.like(driver.identity, { user: "nobody", env: ["A=b"], directory: "/d", privileged: false });
+  t.deepEqual(driver.written[0]?.setup?.command, ["id"]);
+  driver.exits(0);
+  await run();
+  t.is(done.answers.ended, null);
+  const foreign = ask(as(""));
+  await run();
+  driver.receiver?.onEnd(new RpcError(Status.UNIMPLEMENTED, "unknown service muster.driver.v1.TaskCommands"));
+  await run();
+  t.is(foreign.answers.ended?.code, Status.UNIMPLEMENTED);
+  t.regex(foreign.answers.ended?.message ?? "", /cannot give a command another user/);
+});
+
 test("signals, and impossible requests, get an answer in words", async (t) => {
   const { ask, driver, refuse, run } = world();
   const done = ask({ signal: TaskSignal.create({ name: "SIGHUP" }) });
@@ -254,6 +291,7 @@ test("signals, and impossible requests, get an answer in words", async (t) => {
   for (const [request, code] of [
     [{}, Status.INVALID_ARGUMENT],
     [{ exec: TaskExec.create() }, Status.INVALID_ARGUMENT],
+    [{ execAs: TaskExecAs.create() }, Status.INVALID_ARGUMENT],
     [{ stats: TaskStatsWish.create({ intervalMs: 1 }) }, Status.INVALID_ARGUMENT],
     [{ taskId: "t2", signal: TaskSignal.create({ name: "SIGHUP" }) }, Status.NOT_FOUND],
   ] as const) {

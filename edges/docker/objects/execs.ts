@@ -3,7 +3,14 @@
  *
  * EX3: a command ends with its connection; a detached one, with its task.
  */
-import { TaskCallRequest, TaskExec, TaskTerminalSize, type TaskInput } from "../../../proto/gen/messages.ts";
+import {
+  TaskCallRequest,
+  TaskExec,
+  TaskExecAs,
+  TaskExecIdentity,
+  TaskTerminalSize,
+  type TaskInput,
+} from "../../../proto/gen/messages.ts";
 import { RpcError } from "../../../runtime/ports/rpc.ts";
 import { execBody, execStartBody } from "../bodies/exec.ts";
 import { beginStream, type ClientStream } from "../client-stream.ts";
@@ -20,24 +27,23 @@ const inputBytesMax = 64 * 1_024;
 /** The exit status of a command that could not be started, as in a shell. */
 const notStarted = 126;
 
-/** Fields that ask for something that a driver's commands cannot have. */
-const unsupported: readonly (readonly [field: string, what: string])[] = [
-  ["User", "another user"],
-  ["Privileged", "more privileges"],
-  ["Env", "variables of its own"],
-  ["WorkingDir", "another working directory"],
-];
+/** Null if the command does not differ from its task. */
+function identityOf(body: Json): TaskExecIdentity | null {
+  const identity = TaskExecIdentity.create({
+    user: (body["User"] as string | null | undefined) ?? "",
+    env: (body["Env"] as readonly string[] | null | undefined) ?? [],
+    directory: (body["WorkingDir"] as string | null | undefined) ?? "",
+    privileged: body["Privileged"] === true,
+  });
+  const { directory, env, privileged, user } = identity;
+  return user === "" && env.length === 0 && directory === "" && !privileged ? null : identity;
+}
 
-function demandSupported(body: Json): void {
-  for (const [field, what] of unsupported) {
-    const value = body[field];
-    if (Array.isArray(value) ? value.length === 0 : !value) continue;
-    throw new Failure(
-      501,
-      `a command in a task cannot have ${what}: it runs with those of the task; ` +
-        "use a shell in the task for the rest (docker exec TASK sh -c 'cd DIR && NAME=VALUE COMMAND')",
-    );
-  }
+/** The call to a task that runs the command. */
+function requestOf({ command, hasTerminal, identity, taskId }: Exec, size: TaskTerminalSize | null): TaskCallRequest {
+  const exec = TaskExec.create({ command, tty: hasTerminal, size });
+  if (identity === null) return TaskCallRequest.create({ taskId, exec });
+  return TaskCallRequest.create({ taskId, execAs: TaskExecAs.create({ exec, identity }) });
 }
 
 export const createExec: Handler = async (request) => {
@@ -48,11 +54,11 @@ export const createExec: Handler = async (request) => {
   const { command, tty } = execBody.read(body);
   if (command.length === 0) throw badRequest("No exec command specified");
   const { id, task } = runningContainer(await findContainer(request, request.name));
-  demandSupported(body);
   const exec = request.backend.execs.create({
     containerId: id,
     taskId: task.id,
     command,
+    identity: identityOf(body),
     hasTerminal: tty,
     attaches: {
       stdin: body["AttachStdin"] === true,
@@ -65,13 +71,19 @@ export const createExec: Handler = async (request) => {
 };
 
 export const inspectExec: Handler = ({ backend, name }) => {
-  const { attaches, command, containerId, detachKeys, hasTerminal, id, state } = backend.execs.find(name);
+  const { attaches, command, containerId, detachKeys, hasTerminal, id, identity, state } = backend.execs.find(name);
   const [entrypoint = "", ...words] = command;
   return ok({
     ID: id,
     Running: state.kind === "running",
     ExitCode: state.kind === "ended" ? state.exitCode : null,
-    ProcessConfig: { tty: hasTerminal, entrypoint, arguments: words, privileged: false },
+    ProcessConfig: {
+      tty: hasTerminal,
+      entrypoint,
+      arguments: words,
+      privileged: identity?.privileged ?? false,
+      ...((identity?.user ?? "") === "" ? {} : { user: identity?.user }),
+    },
     OpenStdin: attaches.stdin,
     OpenStderr: attaches.stderr,
     OpenStdout: attaches.stdout,
@@ -118,10 +130,7 @@ export const startExec: Handler = async (request) => {
   try {
     begun = await callTask(
       calls,
-      TaskCallRequest.create({
-        taskId: exec.taskId,
-        exec: TaskExec.create({ command: exec.command, tty: exec.hasTerminal, size: consoleSize(body) }),
-      }),
+      requestOf(exec, consoleSize(body)),
       out,
       // EX3
       isDetached ? new AbortController().signal : signal,

@@ -18,6 +18,8 @@ import {
   StartTaskRequest,
   StartTaskResponse_Result,
   StopTaskRequest,
+  TaskCommandRequest,
+  TaskCommandsService,
   TaskConfigSchemaRequest,
   TaskEventsRequest,
   TaskStatsRequest,
@@ -125,6 +127,20 @@ export function driverClient(channel: DuplexChannel): DriverClient {
       ),
     execTaskStreaming: (receiver) =>
       channel.duplexStream<ExecTaskStreamingRequest, ExecTaskStreamingResponse>(methods.ExecTaskStreaming, receiver),
+    execTaskAs(identity, receiver) {
+      const call = channel.duplexStream<TaskCommandRequest, ExecTaskStreamingResponse>(
+        TaskCommandsService.methods.Exec,
+        receiver,
+      );
+      let unsent: typeof identity | null = identity;
+      return {
+        ...call,
+        write(request) {
+          call.write(TaskCommandRequest.create({ identity: unsent, request }));
+          unsent = null;
+        },
+      };
+    },
     createNetwork: (request) => channel.unary(methods.CreateNetwork, request),
     destroyNetwork: async (request) => void (await channel.unary(methods.DestroyNetwork, request)),
   };

@@ -23,13 +23,14 @@ import {
   WaitTaskResponse,
   DestroyNetworkResponse,
   type DriverService,
+  type TaskCommandsService,
   type TaskConfig,
 } from "../../../proto/gen/nomad.ts";
 import { durationMs, timestampOf } from "../../../proto/nomad-time.ts";
 import type { Logger } from "../../../runtime/ports/index.ts";
 import { RpcError, Status, type CallContext, type ServiceHandlers, type Sink } from "../../../runtime/ports/rpc.ts";
 import type { Driver, Fingerprint, RunningTask, TaskRequest } from "./driver.ts";
-import { execTask, execTaskStreaming, exitResult } from "./exec.ts";
+import { execTask, execTaskAs, execTaskStreaming, exitResult } from "./exec.ts";
 import { objectSpec, readConfig } from "./fields.ts";
 import { TaskTable, type KnownTask } from "./tasks.ts";
 import { statsOf } from "./usage.ts";
@@ -153,6 +154,13 @@ export class DriverServer {
           await destroyNetwork.call(this.#driver, request);
           return DestroyNetworkResponse.create();
         }),
+    };
+  }
+
+  commandHandlers(): ServiceHandlers<typeof TaskCommandsService> {
+    return {
+      Exec: (requests, sink, call) =>
+        asStatus(() => execTaskAs((taskId) => this.#tasks.get(taskId).running, requests, sink, call)),
     };
   }
 

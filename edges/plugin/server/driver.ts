@@ -93,6 +93,8 @@ export interface RunningTask {
   stats?(): TaskSample | Promise<TaskSample>;
   /** Runs a command in the task. */
   exec?(request: ExecRequest): ExecSession | Promise<ExecSession>;
+  /** Runs a command that differs from the task; throws for what it cannot change. Absent: commands never differ. */
+  execAs?(request: ExecRequest, identity: ExecIdentity): ExecSession | Promise<ExecSession>;
   /** Frees the task's resources, after it has exited. */
   destroy?(): void | Promise<void>;
   /** Information for users who inspect the task. */
@@ -131,6 +133,17 @@ export interface ExecRequest {
   /** Passes on output; false if the caller should wait for `onDrain`. With a terminal, all output is stdout. */
   readonly output: (stream: "stdout" | "stderr", bytes: Uint8Array) => boolean;
   readonly onDrain: (listener: () => void) => void;
+}
+
+/** How a command differs from its task. Empty values are the task's. */
+export interface ExecIdentity {
+  /** `NAME`, `UID`, or either with `:GROUP`. Muster's agent has checked that its node's rules allow it. */
+  readonly user: string;
+  /** `NAME=value`, in addition to the task's variables; `NAME` removes one. */
+  readonly env: readonly string[];
+  /** Path in the task. */
+  readonly directory: string;
+  readonly privileged: boolean;
 }
 
 export interface ExecSession {

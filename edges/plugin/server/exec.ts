@@ -6,6 +6,7 @@ import {
   ExitResult,
   type ExecTaskRequest,
   type ExecTaskStreamingRequest,
+  type TaskCommandRequest,
 } from "../../../proto/gen/nomad.ts";
 import { RpcError, Status, type CallContext, type Sink, type CallSignal } from "../../../runtime/ports/rpc.ts";
 import type { ExecRequest, ExecSession, RunningTask, TaskExit, TerminalSize } from "./driver.ts";
@@ -82,9 +83,11 @@ function sizeOf(size: { readonly height: number; readonly width: number }): Term
 
 const close = ExecTaskStreamingIOOperation.create({ close: true });
 
+type Exec = (request: ExecRequest) => ExecSession | Promise<ExecSession>;
+
 /** The host's view of a session: output as it arrives, each stream's close once, then the result. */
 function openSession(
-  exec: (request: ExecRequest) => ExecSession | Promise<ExecSession>,
+  exec: Exec,
   command: readonly string[],
   terminal: TerminalSize | null,
   sink: Sink<ExecTaskStreamingResponse>,
@@ -108,8 +111,43 @@ function openSession(
   });
 }
 
-export async function execTaskStreaming(
+export function execTaskStreaming(
   find: (taskId: string) => RunningTask,
+  requests: AsyncIterable<ExecTaskStreamingRequest>,
+  sink: Sink<ExecTaskStreamingResponse>,
+  call: CallContext,
+): Promise<void> {
+  const execOf = (task: RunningTask): Exec => {
+    if (task.exec === undefined) throw unsupported();
+    return (request) => task.exec?.(request) as ExecSession;
+  };
+  return stream((taskId) => execOf(find(taskId)), requests, sink, call);
+}
+
+/** A command that differs from its task. */
+export async function execTaskAs(
+  find: (taskId: string) => RunningTask,
+  requests: AsyncIterable<TaskCommandRequest>,
+  sink: Sink<ExecTaskStreamingResponse>,
+  call: CallContext,
+): Promise<void> {
+  const messages = requests[Symbol.asyncIterator]();
+  const first = await messages.next();
+  const identity = first.done === true ? null : first.value.identity;
+  if (identity === null) throw new RpcError(Status.UNKNOWN, "the first message must have an identity");
+  const execOf = (task: RunningTask): Exec => {
+    if (task.execAs === undefined) throw new RpcError(Status.UNIMPLEMENTED, "this driver's commands equal their task");
+    return (request) => task.execAs?.(request, identity) as ExecSession;
+  };
+  async function* inner(): AsyncGenerator<ExecTaskStreamingRequest> {
+    for (let next = first; next.done !== true; next = await messages.next())
+      if (next.value.request !== null) yield next.value.request;
+  }
+  await stream((taskId) => execOf(find(taskId)), inner(), sink, call);
+}
+
+async function stream(
+  find: (taskId: string) => Exec,
   requests: AsyncIterable<ExecTaskStreamingRequest>,
   sink: Sink<ExecTaskStreamingResponse>,
   call: CallContext,
@@ -118,11 +156,10 @@ export async function execTaskStreaming(
   const first = await messages.next();
   const setup = first.done === true ? null : first.value.setup;
   if (setup === null) throw new RpcError(Status.UNKNOWN, "first message should always be setup");
-  const task = find(setup.taskId);
-  if (task.exec === undefined) throw unsupported();
+  const exec = find(setup.taskId);
   const firstSize = first.done === true ? null : first.value.ttySize;
   const terminal = setup.tty ? sizeOf(firstSize ?? { height: 24, width: 80 }) : null;
-  const session = await openSession((request) => task.exec?.(request) as ExecSession, setup.command, terminal, sink);
+  const session = await openSession(exec, setup.command, terminal, sink);
   if (call.signal.aborted) session.kill();
   call.signal.addEventListener("abort", () => session.kill());
   // Not awaited: Nomad keeps its half open until it has our result.

@@ -2,6 +2,7 @@
 export {
   retryable,
   type Driver,
+  type ExecIdentity,
   type ExecRequest,
   type ExecSession,
   type Fingerprint,

@@ -22,6 +22,7 @@ import {
   HealthCheckResponse,
   HealthCheckResponse_ServingStatus,
   HealthService,
+  TaskCommandsService,
   Empty,
 } from "../../../proto/gen/nomad.ts";
 import { createLocalIdentity, type LocalIdentity } from "../../../lib/pki/localhost.ts";
@@ -133,6 +134,7 @@ export function serveDriver<Config extends Fields, Task extends Fields>(
   const add = (connections: PluginConnections): void => {
     connections.add(BasePluginService, baseHandlers(driver));
     connections.add(DriverService, server.handlers());
+    connections.add(TaskCommandsService, server.commandHandlers());
   };
   return servePlugin(driver.name, log, transport, add, { isSpare: () => server.isSpare, aloneMs });
 }
