@@ -1,5 +1,7 @@
-// Clients of Docker's Engine API that are slow: bodies that do not arrive, and logs that nobody reads.
+// Clients of Docker's Engine API that are slow: bodies that do not arrive, and events and logs that nobody reads.
+import { once } from "node:events";
 import { readFileSync } from "node:fs";
+import { Agent, request, type IncomingMessage } from "node:http";
 import { connect, type Socket } from "node:net";
 import { join } from "node:path";
 import anyTest from "ava";
@@ -49,6 +51,52 @@ test("a body that does not arrive within a minute is refused, also one before an
   t.regex(upgrading.received(), /^HTTP\/1\.1 408 /);
   t.regex(upgrading.received(), /the request body did not arrive within 60 s/);
   t.is((await ask(path, { method: "GET", path: "/_ping" })).text, "OK");
+});
+
+test("a client that stops reading events is disconnected, and nothing is kept for it", async (t) => {
+  t.timeout(patient(240_000));
+  const manager = await startManager(t);
+  await manager.ready();
+  const path = join(manager.dataDir, "docker.sock");
+  const since = Math.floor(Date.now() / 1_000) - 60;
+  // More than the sockets and the manager hold for a client that replays.
+  const configs = 8_000;
+  const agent = new Agent({ keepAlive: true, maxSockets: 32 });
+  t.teardown(() => agent.destroy());
+  const create = async (name: string): Promise<void> => {
+    const sent = request({ agent, socketPath: path, method: "POST", path: "/v1.41/configs/create" });
+    sent.setHeader("content-type", "application/json");
+    sent.end(JSON.stringify({ Name: name, Data: "YQ==" }));
+    const [response] = (await once(sent, "response")) as [IncomingMessage];
+    response.resume();
+    await once(response, "end");
+    if (response.statusCode !== 201) throw new Error(`creating a config: ${response.statusCode}`);
+  };
+  await Promise.all(Array.from({ length: configs }, (_, at) => create(`${"long-".repeat(10)}${at}`)));
+
+  const get = (query: string): string => `GET /v1.41/events${query} HTTP/1.1\r\nHost: d\r\n\r\n`;
+  const reader = rawClient(path, get(`?since=${since}`));
+  await until("all events", () => reader.received().includes(`-${configs - 1}"`) && reader.received().length > 1e6);
+  const live = rawClient(path, get(""));
+  live.socket.pause();
+  const stalled = Array.from({ length: 20 }, () => rawClient(path, get(`?since=${since}`)));
+  for (const { socket } of stalled) socket.pause();
+  // A client that does not read notices the end of its connection when it writes.
+  const drip = setInterval(() => {
+    for (const { socket } of stalled) if (socket.writable) socket.write("\r\n");
+  }, 500);
+  await Promise.all(stalled.map(({ closed }) => closed));
+  clearInterval(drip);
+  t.true(
+    stalled.every(({ received }) => received().length < reader.received().length),
+    "the events that waited for them are dropped",
+  );
+  // Those that read, or have little to read, stay.
+  await create("last");
+  await until("the event at the reader", () => reader.received().includes('"name":"last"'));
+  live.socket.resume();
+  await until("the event at the client that paused", () => live.received().includes('"name":"last"'));
+  for (const { socket } of [reader, live]) socket.destroy();
 });
 
 test("logs that a client does not read wait at the node, and cost the manager no memory", async (t) => {

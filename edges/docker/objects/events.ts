@@ -4,6 +4,7 @@
  *
  * EV1: with `since`, a client gets each later change once, also those from before its request, as far back as the log keeps them.
  * EV2: clients with the same question share each event's text.
+ * EV3: a client that is cut off since it does not read loses its connection, and with it what waits for it here.
  */
 import {
   FindVersionRequest,
@@ -260,7 +261,11 @@ export const followEvents: Handler = async (request) => {
           if (at >= startsMs && passes(filters, event)) response.write(event.text);
         }
       },
-      end: finish,
+      end(_error, queued) {
+        // EV3
+        if (queued === "drop") response.destroy();
+        finish();
+      },
       bufferedBytes: () => response.writableLength,
     },
     leaving.signal,
