@@ -8,6 +8,8 @@ import {
   ListSecretsRequest_Filters,
   ListServicesRequest_Filters,
   ListTasksRequest_Filters,
+  ListVolumesRequest,
+  ListVolumesRequest_Filters,
   type Cluster,
   type Config,
   type Network,
@@ -15,6 +17,7 @@ import {
   type Secret,
   type Service,
   type Task,
+  type Volume,
 } from "../../proto/gen/messages.ts";
 import type { OwnCalls } from "../grpc/own-calls.ts";
 import { Failure, notFound } from "./failure.ts";
@@ -23,6 +26,8 @@ const { methods } = ControlService;
 
 interface Finder<Found> {
   readonly noun: string;
+  /** The status of an answer about an ambiguous beginning of an id; default 500. */
+  readonly ambiguous?: number;
   list(
     calls: OwnCalls,
     filters: { readonly names?: readonly string[]; readonly idPrefixes?: readonly string[] },
@@ -30,7 +35,7 @@ interface Finder<Found> {
 }
 
 async function find<Found extends { readonly id: string }>(
-  { list, noun }: Finder<Found>,
+  { ambiguous = 500, list, noun }: Finder<Found>,
   calls: OwnCalls,
   input: string,
 ): Promise<Found> {
@@ -40,7 +45,7 @@ async function find<Found extends { readonly id: string }>(
   if (exact !== undefined) return exact;
   const byName = await list(calls, { names: [input] });
   const found = byName.length > 0 ? byName : byId;
-  if (found.length > 1) throw new Failure(500, `${noun} ${input} is ambiguous (${found.length} matches found)`);
+  if (found.length > 1) throw new Failure(ambiguous, `${noun} ${input} is ambiguous (${found.length} matches found)`);
   if (found[0] === undefined) throw notFound(noun, input);
   return found[0];
 }
@@ -81,6 +86,18 @@ const networks: Finder<Network> = {
     ).networks,
 };
 
+const volumes: Finder<Volume> = {
+  noun: "volume",
+  ambiguous: 400,
+  list: async (calls, filters) =>
+    (
+      await calls.unary(
+        methods.ListVolumes,
+        ListVolumesRequest.create({ filters: ListVolumesRequest_Filters.create(filters) }),
+      )
+    ).volumes,
+};
+
 type Find<Found> = (calls: OwnCalls, input: string) => Promise<Found>;
 
 export const findService: Find<Service> = (calls, input) => find(services, calls, input);
@@ -89,6 +106,7 @@ export const findTask: Find<Task> = (calls, input) => find(tasks, calls, input);
 export const findSecret: Find<Secret> = (calls, input) => find(secrets, calls, input);
 export const findConfig: Find<Config> = (calls, input) => find(configs, calls, input);
 export const findNetwork: Find<Network> = (calls, input) => find(networks, calls, input);
+export const findVolume: Find<Volume> = (calls, input) => find(volumes, calls, input);
 
 export async function findCluster(calls: OwnCalls): Promise<Cluster> {
   const { clusters } = await calls.unary(methods.ListClusters, { filters: null });

@@ -20,7 +20,7 @@ import { inspectSwarm, inspectUnlockKey, joinOrInit, leave, unlock, updateSwarm 
 import { diskUsage, info, ping, showVersion } from "./objects/system.ts";
 import { inspectTask, listTasks } from "./objects/tasks.ts";
 import { containerStats } from "./objects/usage.ts";
-import { inspectVolume, listVolumes } from "./objects/volumes.ts";
+import { createVolume, inspectVolume, listVolumes, removeVolume, updateVolume } from "./objects/volumes.ts";
 
 type Method = "GET" | "HEAD" | "POST" | "PUT" | "DELETE";
 type Route = readonly [method: Method, path: string, handler: Handler];
@@ -36,10 +36,7 @@ const plainContainers = elsewhere(
   "containers without a service",
   "create a service (docker service create), or use the engine of a node (docker -H ssh://NODE)",
 );
-const volumes = elsewhere(
-  "local volumes",
-  "manage cluster volumes with 'muster volume', and local ones with the engine of a node",
-);
+const localVolumes = elsewhere("local volumes", "prune them with the engine of each node");
 const plugins = elsewhere("plugins", "install them on the engine of each node (docker -H ssh://NODE plugin install)");
 
 export const routes: readonly Route[] = [
@@ -109,9 +106,10 @@ export const routes: readonly Route[] = [
 
   ["GET", "/volumes", listVolumes],
   ["GET", "/volumes/*", inspectVolume],
-  ["POST", "/volumes/*", volumes],
-  ["PUT", "/volumes/*", volumes],
-  ["DELETE", "/volumes/*", volumes],
+  ["POST", "/volumes/create", createVolume],
+  ["POST", "/volumes/prune", localVolumes],
+  ["PUT", "/volumes/*", updateVolume],
+  ["DELETE", "/volumes/*", removeVolume],
 
   ["GET", "/images/*", images],
   ["POST", "/images/*", images],

@@ -4,9 +4,11 @@ import {
   VolumeAccessMode_Sharing as Sharing,
   VolumePublishStatus_State as PublishState,
   VolumeSpec_VolumeAvailability as Availability,
+  type Timestamp,
   type Topology,
   type Volume,
   type VolumeAccessMode,
+  type VolumeSpec,
 } from "../../proto/gen/messages.ts";
 import {
   enumWord,
@@ -28,11 +30,18 @@ const sharings: Readonly<Record<Sharing, string>> = {
   [Sharing.ALL]: "all",
 };
 
+const publishStates: Readonly<Record<PublishState, string>> = {
+  [PublishState.PENDING_PUBLISH]: "pending-publish",
+  [PublishState.PUBLISHED]: "published",
+  [PublishState.PENDING_NODE_UNPUBLISH]: "pending-node-unpublish",
+  [PublishState.PENDING_UNPUBLISH]: "pending-controller-unpublish",
+};
+
 function topologies(of: readonly Topology[]) {
   return unlessNone(of.map(({ segments }) => ({ Segments: mapOf(segments) })));
 }
 
-function accessModeObject({ block, mount, scope, sharing }: VolumeAccessMode, { spec }: Volume): DockerObject {
+function accessModeObject({ block, mount, scope, sharing }: VolumeAccessMode): DockerObject {
   return {
     Scope: scopes[scope],
     Sharing: sharings[sharing],
@@ -41,7 +50,13 @@ function accessModeObject({ block, mount, scope, sharing }: VolumeAccessMode, { 
       MountFlags: unlessNone(mountFlags),
     })),
     BlockVolume: ifThere(block, () => ({})),
-    Secrets: unlessNone((spec?.secrets ?? []).map(({ key, secret }) => ({ Key: key, Secret: secret }))),
+  };
+}
+
+function specObject(spec: VolumeSpec | null): DockerObject {
+  return {
+    Group: unlessEmpty(spec?.group ?? ""),
+    AccessMode: ifThere(spec?.accessMode, accessModeObject),
     AccessibilityRequirements: ifThere(spec?.AccessibilityRequirements, ({ preferred, requisite }) => ({
       Requisite: topologies(requisite),
       Preferred: topologies(preferred),
@@ -50,24 +65,27 @@ function accessModeObject({ block, mount, scope, sharing }: VolumeAccessMode, { 
       RequiredBytes: requiredBytes,
       LimitBytes: limitBytes,
     })),
+    Secrets: unlessNone((spec?.secrets ?? []).map(({ key, secret }) => ({ Key: key, Secret: secret }))),
     Availability: enumWord(Availability, spec?.availability ?? Availability.ACTIVE),
   };
 }
 
-/** As in `docker volume inspect`. */
+/** As Go prints a time. */
+function goTime(time: Timestamp | null): string {
+  return timeText(time).replace("T", " ").replace("Z", " +0000 UTC");
+}
+
+/** As in `docker volume inspect`: the types of Docker's Go client, which its OpenAPI document nests otherwise. */
 export function volumeObject(volume: Volume): DockerObject {
   const { meta, publishStatus, spec, volumeInfo } = volume;
   return {
     ClusterVolume: {
       ...head(volume),
-      Spec: {
-        Group: unlessEmpty(spec?.group ?? ""),
-        AccessMode: ifThere(spec?.accessMode, (mode) => accessModeObject(mode, volume)),
-      },
+      Spec: specObject(spec),
       PublishStatus: unlessNone(
         publishStatus.map(({ nodeId, publishContext, state }) => ({
           NodeID: nodeId,
-          State: enumWord(PublishState, state),
+          State: publishStates[state],
           PublishContext: mapUnlessEmpty(publishContext),
         })),
       ),
@@ -78,7 +96,7 @@ export function volumeObject(volume: Volume): DockerObject {
         AccessibleTopology: topologies(accessibleTopology),
       })),
     },
-    CreatedAt: timeText(meta?.createdAt ?? null),
+    CreatedAt: goTime(meta?.createdAt ?? null),
     Driver: spec?.driver?.name ?? "",
     Labels: mapOf(spec?.annotations?.labels),
     Mountpoint: "",

@@ -39,3 +39,34 @@ test(`the calls of Docker's Go client have a stock manager's results${missing ==
   t.true(expected.length >= 37, expected.join("\n"));
   t.deepEqual(await walk(join(manager.dataDir, "docker.sock"), "worker"), expected);
 });
+
+test("cluster volumes are created, updated and removed by Docker's Go client", async (t) => {
+  const manager = await startManager(t);
+  await manager.ready();
+  const socket = join(manager.dataDir, "docker.sock");
+  const { stdout } = await run(peerPath("docker-client"), [socket, "volumes"], { timeout: patient(60_000) });
+  const lines = new Map(
+    comparable(stdout)
+      .map((line) => JSON.parse(line) as [string, ...unknown[]])
+      .map(([name, ...values]) => [name, values]),
+  );
+  const asked = lines.get("create")?.[5];
+  t.deepEqual(lines.get("create")?.slice(0, 5), ["go-data", "hostpath", { o: "1" }, { a: "b" }, "global"]);
+  t.truthy(asked);
+  t.deepEqual(lines.get("created"), [true, asked], "the client reads the fields that it wrote");
+  const daemon = "Error response from daemon:";
+  const elsewhere =
+    "local volumes belong to one engine, and this is a manager of a Muster cluster: create one with the engine of";
+  t.deepEqual(Object.fromEntries([...lines].slice(2)), {
+    twice: [["conflict"], `${daemon} rpc error: code = AlreadyExists desc = volume go-data already exists`],
+    "no driver": [["invalid"], `${daemon} rpc error: code = InvalidArgument desc = driver must be specified`],
+    local: [[], `${daemon} ${elsewhere} a node, or a cluster volume (--type with --driver)`],
+    inspect: ["go-data", "pause"],
+    list: [1, "go-data"],
+    absent: [["not found"], `${daemon} volume go-absent not found`],
+    "out of sequence": [["system"], `${daemon} rpc error: code = Unknown desc = update out of sequence`],
+    "update absent": [["not found"], `${daemon} volume go-absent not found`],
+    drained: ["g", "drain"],
+    "remove absent": [["not found"], `${daemon} volume go-data not found`],
+  });
+});

@@ -94,7 +94,7 @@ test("volume ls has Docker's columns and states, inspect Docker's object, and up
     Info: { CapacityBytes: 5, VolumeID: "vol-b" },
     PublishStatus: [{ NodeID: "n1", State: "published" }],
   });
-  t.like(object.ClusterVolume.Spec.AccessMode, { Scope: "single", Sharing: "none", Availability: "active" });
+  t.like(object.ClusterVolume.Spec, { AccessMode: { Scope: "single", Sharing: "none" }, Availability: "active" });
   await muster("volume", "update", "--availability", "drain", "--label-add", "x=y", "b");
   t.is(manager.store.byName("volume", "b")?.spec?.availability, Availability.DRAIN);
   t.deepEqual(manager.store.byName("volume", "b")?.spec?.annotations?.labels, { x: "y" });

@@ -1,4 +1,5 @@
 // Walks the calls of Docker's Go client that reach a swarm manager, at one socket, and prints one line of JSON for each result.
+// With "volumes" instead of a node's id it walks those about cluster volumes.
 package main
 
 import (
@@ -71,6 +72,10 @@ func main() {
 	api, err := client.NewClientWithOpts(client.WithHost("unix://"+os.Args[1]), client.WithAPIVersionNegotiation())
 	need(err)
 	node := os.Args[2]
+	if node == "volumes" {
+		walkVolumes(api)
+		return
+	}
 
 	ping, err := api.Ping(ctx)
 	need(err)
