@@ -6,7 +6,7 @@
  *     that task.
  * X2: output does not pass through this process.
  */
-import { spawn, type ChildProcess } from "node:child_process";
+import { spawn } from "node:child_process";
 import { createHash } from "node:crypto";
 import { closeSync, constants, openSync, readdirSync, rmSync, statSync } from "node:fs";
 import { cpus, tmpdir } from "node:os";
@@ -20,18 +20,17 @@ import { fetchArtifacts } from "./artifacts.ts";
 import { makeCgroup, namedCgroup, probeCgroups, removeCgroup, type Cgroups, type TaskCgroup } from "./cgroups.ts";
 import { Ends } from "./ends.ts";
 import { configDefault, driverFields, taskFields, type DriverConfig, type ExecConfig } from "./fields.ts";
+import { introduced } from "./introduction.ts";
 import { checkDriver, lacking } from "./isolation.ts";
 import { launchOf, limitsOf, taskDirectory, type Launch } from "./launch.ts";
 import { closeOutput, openOutput } from "../../linux/output/output-files.ts";
 import { bootId, isAlive, type ProcessName } from "./process.ts";
-import { shell, taskArguments, type FileWrite, type RunFacts } from "./run-file.ts";
+import { shell, taskArguments, type FileWrite } from "./run-file.ts";
 import { clearCgroup, ExecRun, joining, readRunFile, type RunState } from "./run.ts";
 import { ownFolder } from "../../linux/own-folder.ts";
 import { findTools, type Tools } from "../../linux/system-tools.ts";
 import { userNamed } from "../../linux/user.ts";
 
-/** For a busy machine; the shell needs some milliseconds. */
-const startMsMax = 10_000;
 const earlierLookMs = 20;
 /** A week: longer than any host is away that will still ask for its tasks' exit status. */
 const forgetMs = 7 * 24 * 3_600_000;
@@ -70,28 +69,6 @@ function textOf(error: unknown): string {
     : error instanceof Error
       ? error.message
       : String(error);
-}
-
-/** The facts that the shell reports when the command starts; if the shell exits before, the reason. */
-function introduced(child: ChildProcess, runFile: string): Promise<RunFacts | string> {
-  return new Promise((resolve) => {
-    const pipe = child.stdio[4];
-    let said = "";
-    const settle = (): void => {
-      clearTimeout(timer);
-      pipe?.destroy();
-      const facts = readRunFile(runFile);
-      resolve(facts.main === null ? (/^fail (.*)/.exec(said)?.[1] ?? "it exited before the command started") : facts);
-    };
-    const timer = setTimeout(settle, startMsMax);
-    pipe?.on("data", (bytes: Buffer) => {
-      said += bytes.toString("utf8");
-      if (said.includes("\n")) settle();
-    });
-    pipe?.on("error", () => {});
-    child.once("error", settle);
-    child.once("exit", settle);
-  });
 }
 
 /** Removes the state of tasks that no host has queried or destroyed for `forgetMs`. */
