@@ -3,52 +3,36 @@ import { execFile } from "node:child_process";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import anyTest from "ava";
-import { engineMissing, startEngine } from "../fixtures/docker-engine.ts";
+import { engineMissing } from "../fixtures/docker-engine.ts";
+import { labMissing } from "../fixtures/lab.ts";
 import { startManager } from "../fixtures/muster.ts";
-import { freePort } from "../fixtures/ports.ts";
-import { until } from "../fixtures/until.ts";
+import { walkBoth } from "../fixtures/stock-beside.ts";
 import { patient } from "../support/slowness.ts";
 import { peerPath, peersMissing } from "./go/peers.ts";
 
-const missing = engineMissing() ?? peersMissing("docker-client");
+const missing = engineMissing() ?? labMissing() ?? peersMissing("docker-client");
 const test = missing === null ? anyTest.serial : anyTest.serial.skip;
 const run = promisify(execFile);
 
-/** Ids differ between the two clusters. */
-function comparable(output: string): readonly string[] {
-  return output
-    .trim()
-    .replaceAll(/\b[0-9a-z]{25}\b/g, "ID")
-    .split("\n");
+/** The results that Docker's Go client prints, one in each line. */
+async function walk(socket: string, what: string): Promise<readonly string[]> {
+  const { stdout } = await run(peerPath("docker-client"), [socket, what], { timeout: patient(120_000) });
+  return stdout.trim().split("\n");
 }
 
 test(`the calls of Docker's Go client have a stock manager's results${missing === null ? "" : `: ${missing}`}`, async (t) => {
   t.timeout(patient(300_000));
-  const [engine, worker, manager] = await Promise.all([startEngine(t), startEngine(t), startManager(t)]);
-  const listen = `${engine.host}:${await freePort()}`;
-  await engine.docker("swarm", "init", "--listen-addr", listen, "--advertise-addr", engine.host);
-  await manager.ready();
-  await worker.join(await manager.muster("token", "worker"), manager.address);
-  const walk = async (socket: string, role: string): Promise<readonly string[]> => {
-    const nodes = ["-H", `unix://${socket}`, "node", "ls", "-q", "--filter", `role=${role}`];
-    let node = "";
-    await until("a node that runs tasks", async () => (node = (await run("docker", nodes)).stdout.trim()) !== "");
-    return comparable((await run(peerPath("docker-client"), [socket, node], { timeout: patient(120_000) })).stdout);
-  };
-  const expected = await walk(join(engine.dir, "docker.sock"), "manager");
-  t.true(expected.length >= 37, expected.join("\n"));
-  t.deepEqual(await walk(join(manager.dataDir, "docker.sock"), "worker"), expected);
+  const { ours, stock } = await walkBoth(t, walk);
+  t.true(stock.length >= 37, stock.join("\n"));
+  t.deepEqual(ours, stock);
 });
 
 test("cluster volumes are created, updated and removed by Docker's Go client", async (t) => {
   const manager = await startManager(t);
   await manager.ready();
-  const socket = join(manager.dataDir, "docker.sock");
-  const { stdout } = await run(peerPath("docker-client"), [socket, "volumes"], { timeout: patient(60_000) });
+  const walked = await walk(join(manager.dataDir, "docker.sock"), "volumes");
   const lines = new Map(
-    comparable(stdout)
-      .map((line) => JSON.parse(line) as [string, ...unknown[]])
-      .map(([name, ...values]) => [name, values]),
+    walked.map((line) => JSON.parse(line) as [string, ...unknown[]]).map(([name, ...values]) => [name, values]),
   );
   const asked = lines.get("create")?.[5];
   t.deepEqual(lines.get("create")?.slice(0, 5), ["go-data", "hostpath", { o: "1" }, { a: "b" }, "global"]);

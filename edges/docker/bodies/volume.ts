@@ -14,7 +14,7 @@ import {
   Annotations,
   Driver,
 } from "../../../proto/gen/messages.ts";
-import { integer, list, map, object, shape, text, texts, within, word, type Json } from "../shape.ts";
+import { checked, integer, list, map, object, shape, text, texts, within, word, type Json } from "../shape.ts";
 
 /** Like a stock engine, takes an unknown word for the first one. */
 function wordOf<Value>(words: Readonly<Record<string, Value>>, first: Value): (given: string) => Value {
@@ -73,7 +73,7 @@ export const volumeBody = shape("volume.CreateOptions", VolumeSpec, {
   Labels: within("annotations", Annotations, map("labels")),
   Driver: within("driver", Driver, text("name")),
   DriverOpts: within("driver", Driver, map("options")),
-  ClusterVolumeSpec: { schema: clusterVolumeSpec.schema, put: () => undefined },
+  ClusterVolumeSpec: checked(object("clusterVolumeSpec", clusterVolumeSpec)),
 });
 
 /** Null for a volume of one engine. */
@@ -88,7 +88,7 @@ export function clusterVolumeOf(given: Json): VolumeSpec | null {
 }
 
 export const volumeUpdateBody = shape("volume.UpdateOptions", VolumeSpec, {
-  Spec: { schema: clusterVolumeSpec.schema, put: () => undefined },
+  Spec: checked(object("spec", clusterVolumeSpec)),
 });
 
 /** A stock engine changes nothing else. Null if the body does not name one that exists. */
