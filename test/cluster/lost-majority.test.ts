@@ -1,7 +1,7 @@
 // Two of three machines are lost for good: the survivor's state founds the cluster again (docs/managers.md).
 import { join } from "node:path";
 import { writeFileSync } from "node:fs";
-import test from "ava";
+import test, { type ExecutionContext } from "ava";
 import { createService, runningTasks, serviceNames, sleepers, status } from "../fixtures/control-client.ts";
 import { labMissing, startLab, type Machine } from "../fixtures/lab.ts";
 import { MusterProcess, runMuster, startAgent, startManager, tempDir, type TestManager } from "../fixtures/muster.ts";
@@ -27,8 +27,8 @@ const factsOf = async (manager: TestManager) => ({
   tasks: (await runningTasks(manager)).map(({ id }) => id).toSorted(),
 });
 
-real("a survivor's backup founds the cluster again when two of three machines are lost for good", async (t) => {
-  t.timeout(patient(900_000));
+/** Three managers and an agent with three tasks; two machines are spare. */
+async function cluster(t: ExecutionContext) {
   const { machines } = startLab(t, 6);
   const [one, two, three, four, five, six] = machines as [Machine, Machine, Machine, Machine, Machine, Machine];
   const first = await startManager(t, { on: one, port: 2377 });
@@ -38,6 +38,12 @@ real("a survivor's backup founds the cluster again when two of three machines ar
   await until("three copies", () => hasCopies(first).catch(() => false), 240_000);
   await createService(first, sleepers("web", 3));
   await until("three running tasks", async () => (await runningTasks(first)).length === 3);
+  return { first, second, third, agent, two, four, five };
+}
+
+real("a survivor's backup founds the cluster again when two of three machines are lost for good", async (t) => {
+  t.timeout(patient(900_000));
+  const { agent, first, five, four, second, third, two } = await cluster(t);
   const before = await factsOf(first);
   const processes = taskProcesses(agent.dataDir).map(({ pid }) => pid);
 
@@ -77,15 +83,7 @@ real("a survivor's backup founds the cluster again when two of three machines ar
 
 real("a survivor continues alone with --force-new-cluster, and others join it", async (t) => {
   t.timeout(patient(900_000));
-  const { machines } = startLab(t, 6);
-  const [one, two, three, four, five, six] = machines as [Machine, Machine, Machine, Machine, Machine, Machine];
-  const first = await startManager(t, { on: one, port: 2377 });
-  const agent = await startAgent(t, first, { on: six });
-  const second = await startManager(t, { on: two, port: 2377, join: first });
-  const third = await startManager(t, { on: three, port: 2377, join: first });
-  await until("three copies", () => hasCopies(first).catch(() => false), 240_000);
-  await createService(first, sleepers("web", 3));
-  await until("three running tasks", async () => (await runningTasks(first)).length === 3);
+  const { agent, first, five, four, second, third, two } = await cluster(t);
   const before = await factsOf(first);
   const { managerId } = await status(second);
   const processes = taskProcesses(agent.dataDir).map(({ pid }) => pid);
