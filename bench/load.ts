@@ -24,6 +24,8 @@ interface Agents {
 
 interface LoadResult {
   readonly joinSeconds: number;
+  /** CPU seconds of the manager meanwhile. */
+  readonly joinCpuSeconds: number;
   readonly idleCpuShare: number | null;
   readonly idleBytesPerAgent: number | null;
   /** From `service create` to all RUNNING, as the agents say; null without tasks, like the following fields. */
@@ -48,7 +50,9 @@ export async function measure(
   const memoryBefore = peer.memory("VmRSS");
   let probe: Generator | null = null;
   try {
+    const cpuAtRest = peer.cpu();
     const joinSeconds = await agents.join();
+    const joinCpuSeconds = peer.cpu() - cpuAtRest;
     let idleCpuShare: number | null = null;
     let idleBytesPerAgent: number | null = null;
     if (load.idleSeconds > 0) {
@@ -58,7 +62,7 @@ export async function measure(
       idleCpuShare = (peer.cpu() - cpu) / load.idleSeconds;
       idleBytesPerAgent = ((peer.memory("VmRSS") - memoryBefore) * 2 ** 20) / load.agents;
     }
-    const common = { joinSeconds, idleCpuShare, idleBytesPerAgent };
+    const common = { joinSeconds, joinCpuSeconds, idleCpuShare, idleBytesPerAgent };
     if (load.tasks === 0)
       return { ...common, runSeconds: null, cpuSeconds: null, probeP99Ms: null, memoryMiB: peer.memory("VmHWM") };
     probe = new Generator(peer, [["--probe", `--agents=${probes}`]]);
@@ -90,6 +94,7 @@ export async function measure(
 /** The cells that every table of loads has, and their columns. */
 export const loadColumns = [
   "join",
+  "CPU of joins",
   "idle core",
   "idle/agent",
   "create to RUNNING",
@@ -102,6 +107,7 @@ export function loadCells(result: LoadResult): readonly string[] {
   const shown = (value: number | null, text: (value: number) => string): string => (value === null ? "" : text(value));
   return [
     seconds(result.joinSeconds),
+    seconds(result.joinCpuSeconds),
     shown(result.idleCpuShare, (share) => `${(share * 100).toFixed(1)} %`),
     shown(result.idleBytesPerAgent, (bytes) => `${Math.round(bytes / 1_000)} kB`),
     shown(result.runSeconds, seconds),

@@ -1,9 +1,10 @@
 /**
- * `npm run bench [-- --short] [-- --only GROUP]`: prints every table, or one group. `--short` uses small loads, to check that
- * each benchmark works.
+ * `npm run bench [-- --short] [-- --only GROUP] [-- --compare COMMIT]`: prints every table, or one group. `--short` uses small
+ * loads, to check that each benchmark works; `--compare` prints ratios to the figures of another commit instead.
  */
 import { cpus } from "node:os";
 import { backupTable } from "./backup.ts";
+import { commitNamed, compare } from "./compare.ts";
 import { dockerApiTable } from "./docker-api.ts";
 import { driversTable } from "./drivers.ts";
 import { dataplaneTable } from "./dataplane.ts";
@@ -25,21 +26,33 @@ import { simulationTable } from "./simulation.ts";
 import { stackTable } from "./stack.ts";
 import { managerStartTable } from "./manager-start.ts";
 import { startUpTable } from "./start-up.ts";
-import { orExit, scriptArguments, UsageError } from "../test/support/script-arguments.ts";
+import { orExit, scriptArguments, UsageError, wholeNumber } from "../test/support/script-arguments.ts";
 import { swarmkitTable } from "./swarmkit.ts";
 import { uiTable } from "./ui.ts";
 import { watchTable } from "./watch.ts";
 
-const usage = `usage: npm run bench -- [--short] [--only GROUP]
+const usage = `usage: npm run bench -- [--short] [--only GROUP] [--compare COMMIT [--rounds N]]
 
-  --short         Small loads, to check that each benchmark works
-  --only GROUP    One group: load, failover, micro, scheduler, watch, logs, stack, list, history, backup, dataplane, docker, drivers, json, policy, inspection,
-                  simulation (rehearsals),
-                  nats (our layer and the library's clients), recording, start (of a command), manager-start,
-                  swarmkit (SwarmKit's own agents) or ui (needs Debian's chromium)`;
-const { short, only } = orExit(() =>
-  scriptArguments(usage, { short: { type: "boolean", default: false }, only: { type: "string" } }),
-);
+  --short             Small loads, to check that each benchmark works
+  --compare COMMIT    Run in turns with COMMIT, in a checkout of its own, and print the ratio of each figure with its spread
+  --rounds N          Number of turns of each commit (default 3)
+  --only GROUP        One group: load, failover, micro, scheduler, watch, logs, stack, list, history, backup, dataplane, docker, drivers, json, policy,
+                      inspection, simulation (rehearsals),
+                      nats (our layer and the library's clients), recording, start (of a command), manager-start,
+                      swarmkit (SwarmKit's own agents) or ui (needs Debian's chromium)`;
+const { short, only, commit, rounds } = orExit(() => {
+  const values = scriptArguments(usage, {
+    short: { type: "boolean", default: false },
+    only: { type: "string" },
+    compare: { type: "string" },
+    rounds: { type: "string", default: "3" },
+  });
+  return {
+    ...values,
+    commit: values.compare === undefined ? null : commitNamed(values.compare),
+    rounds: wholeNumber("--rounds", values.rounds, usage, 1, 100),
+  };
+});
 
 const loads: readonly Load[] = short
   ? [{ agents: 20, tasks: 200, batch: false, idleSeconds: 0 }]
@@ -82,5 +95,6 @@ orExit(() => {
     throw new UsageError(`--only: unknown group "${only}"\n${usage}`);
 });
 process.stdout.write(`${new Date().toISOString()}, ${cpus().length} x ${cpus()[0]?.model}, Node ${process.version}\n`);
-for (const [name, print] of Object.entries(groups))
-  if (only === undefined || only === name) process.stdout.write(await print());
+const chosen = Object.keys(groups).filter((name) => only === undefined || only === name);
+if (commit !== null) await compare(chosen, { commit, rounds, short });
+else for (const name of chosen) process.stdout.write((await groups[name]?.()) ?? "");
