@@ -9,6 +9,7 @@ import { dockerApiTable } from "./docker-api.ts";
 import { driversTable } from "./drivers.ts";
 import { dataplaneTable } from "./dataplane.ts";
 import { failoverTable } from "./failover.ts";
+import { firstTaskTable } from "./first-task.ts";
 import { historyTable } from "./history.ts";
 import { inspectionTable } from "./inspection.ts";
 import { jsonApiTable } from "./json-api.ts";
@@ -38,7 +39,8 @@ const usage = `usage: npm run bench -- [--short] [--only GROUP] [--compare COMMI
   --rounds N          Number of turns of each commit (default 3)
   --only GROUP        One group: load, failover, micro, scheduler, watch, logs, stack, list, history, backup, dataplane, docker, drivers, json, policy,
                       inspection, simulation (rehearsals),
-                      nats (our layer and the library's clients), recording, start (of a command), manager-start,
+                      nats (our layer and the library's clients), recording, start (of a command), first-task (from a command to RUNNING),
+                      manager-start,
                       swarmkit (SwarmKit's own agents) or ui (needs Debian's chromium)`;
 const { short, only, commit, rounds } = orExit(() => {
   const values = scriptArguments(usage, {
@@ -85,6 +87,7 @@ const groups: Readonly<Record<string, () => Promise<string>>> = {
   swarmkit: () => swarmkitTable(short),
   ui: () => uiTable(short),
   start: () => startUpTable(short),
+  "first-task": () => firstTaskTable(short),
   "manager-start": () => managerStartTable(short),
   simulation: () => simulationTable(short),
   inspection: async () => `${await inspectionTable(short)}\n${await ringCostTable(short)}`,
