@@ -29,6 +29,10 @@ const catchUpMs = 10_000;
 const lookMs = 20;
 /** Bytes of records that are read ahead. */
 const aheadBytesMax = 1024 * 1024;
+/** Bytes of records that are queued while they are read: a read-ahead that ends discards them. */
+const waitingBytesMax = 256 * 1024;
+/** Records that are encoded in one turn: about as long as a part of the state takes. */
+const turnRecordsMax = 100;
 
 export interface BackupSources extends PastParts {
   readonly env: Environment;
@@ -81,7 +85,11 @@ export async function* backupParts(sources: BackupSources, request: BackupReques
     while (queue.version < last) {
       if (signal.aborted) throw ended();
       await readOn(sources, queue, last, signal);
-      for (const record of queue.takeAll()) yield sealed(BackupPart.create({ record }));
+      const records = queue.takeAll();
+      for (let at = 0; at < records.length; at += turnRecordsMax)
+        yield* await stepInTurn(clock, () =>
+          records.slice(at, at + turnRecordsMax).map((record) => sealed(BackupPart.create({ record }))),
+        );
     }
   }
   const end: RecordingEnd = seal.end(missing, signer());
@@ -121,7 +129,7 @@ async function oldestState(sources: BackupSources): Promise<Capture> {
 
 async function readOn(sources: BackupSources, queue: RecordQueue, last: number, signal: CallSignal): Promise<void> {
   const isEnough = (): boolean => signal.aborted || queue.bytes > aheadBytesMax;
-  const outcome = await replayTo(sources, queue, last, isEnough);
+  const outcome = await replayTo({ ...sources, waitingBytesMax }, queue, last, isEnough);
   switch (outcome) {
     case "reached":
     case "stopped":

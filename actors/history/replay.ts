@@ -4,14 +4,15 @@
  * process.
  *
  * R1: the queue is bounded: when it is full, reading stops and resumes later from there.
+ * R2: after a slice, the next one waits for as long as the slice took, as `stepInTurn` does.
  */
 import type { Clock, Log, Subscription, TimerHandle } from "../../runtime/ports/index.ts";
 import { LogBreak } from "../../runtime/store/log-break.ts";
 
 /** Maximum silence of the log, in milliseconds. */
 const silentMsMax = 5_000;
-/** Maximum bytes of queued records; reading resumes when a quarter is left. Many times what one slice applies. */
-const waitingBytesMax = 4 * 1024 * 1024;
+/** Default of `ReplayParts.waitingBytesMax`: many times what one slice applies. */
+const waitingBytesMaxDefault = 4 * 1024 * 1024;
 /** Length of one slice: this many milliseconds, or this many records where the clock stands still. */
 const sliceMs = 5;
 const sliceRecordsMax = 250;
@@ -29,9 +30,16 @@ interface RecordTaker {
   apply(sequence: number, data: Uint8Array): unknown;
 }
 
+interface ReplayParts {
+  readonly log: Log;
+  readonly clock: Clock;
+  /** Maximum bytes of queued records, which a stop discards; reading resumes when a quarter is left. Default 4 MiB. */
+  readonly waitingBytesMax?: number;
+}
+
 /** Applies the records up to and including `to`. `isEnough` is called after each. */
 export function replayTo(
-  parts: { readonly log: Log; readonly clock: Clock },
+  parts: ReplayParts,
   replica: RecordTaker,
   to: number,
   isEnough: () => boolean = () => false,
@@ -43,6 +51,7 @@ export function replayTo(
 class Replaying {
   readonly #log: Log;
   readonly #clock: Clock;
+  readonly #waitingBytesMax: number;
   readonly #replica: RecordTaker;
   readonly #to: number;
   readonly #isEnough: () => boolean;
@@ -62,7 +71,7 @@ class Replaying {
   #isOver = false;
 
   constructor(
-    { log, clock }: { readonly log: Log; readonly clock: Clock },
+    { log, clock, waitingBytesMax = waitingBytesMaxDefault }: ReplayParts,
     replica: RecordTaker,
     to: number,
     isEnough: () => boolean,
@@ -70,6 +79,7 @@ class Replaying {
   ) {
     this.#log = log;
     this.#clock = clock;
+    this.#waitingBytesMax = waitingBytesMax;
     this.#replica = replica;
     this.#to = to;
     this.#isEnough = isEnough;
@@ -102,7 +112,7 @@ class Replaying {
         this.#waiting.push(data);
         this.#bytes += data.length;
         this.#work();
-        if (this.#bytes > waitingBytesMax || sequence === this.#to) close();
+        if (this.#bytes > this.#waitingBytesMax || sequence === this.#to) close();
       },
       onCaughtUp: () => {},
       onGap: () => {
@@ -114,11 +124,12 @@ class Replaying {
     });
   }
 
-  #work(): void {
+  /** R2 */
+  #work(pauseMs = 0): void {
     this.#slice ??= this.#clock.setTimeout(() => {
       this.#slice = null;
       this.#apply();
-    }, 0);
+    }, pauseMs);
   }
 
   #apply(): void {
@@ -150,10 +161,10 @@ class Replaying {
       this.#from = 0;
     }
     const isEmpty = this.#from === this.#waiting.length;
-    if (!isEmpty) this.#work();
+    if (!isEmpty) this.#work(this.#clock.monotonic() - begun);
     else if (this.#hasGap) this.#end("gap");
     const wantsMore = this.#close === null && !this.#hasGap && this.#next <= this.#to;
-    if (wantsMore && this.#bytes < waitingBytesMax / 4) this.#read();
+    if (wantsMore && this.#bytes < this.#waitingBytesMax / 4) this.#read();
   }
 
   #look(): void {

@@ -7,7 +7,8 @@ import { UsageError } from "../../lib/user-error.ts";
 import { parseMoment } from "../../cli/moment.ts";
 import { Node, NodeSpec, Task, TaskState, TaskStatus } from "../../proto/gen/messages.ts";
 import { RpcError, Status } from "../../runtime/ports/rpc.ts";
-import type { LogReader } from "../../runtime/ports/index.ts";
+import type { Log, LogReader } from "../../runtime/ports/index.ts";
+import { SimClock } from "../../runtime/sim/clock.ts";
 import { Replica } from "../../runtime/store/replica.ts";
 import { snapshotName } from "../../runtime/store/snapshots.ts";
 import { testManager } from "../support/manager.ts";
@@ -276,4 +277,43 @@ test("a log that delivers everything at once is applied in slices, and the backl
   t.is(replica.stateHash(), manager.store.stateHash());
   t.true(reads >= 3, `${reads} reads`);
   t.true(others > 2);
+});
+
+test("R2: between two slices of records, other work gets as long as a slice took", async (t) => {
+  const clock = new SimClock();
+  const sliceMs = 7;
+  const records = 10;
+  let spentMs = 0;
+  let version = 0;
+  const measured = {
+    setTimeout: clock.setTimeout.bind(clock),
+    clearTimeout: clock.clearTimeout.bind(clock),
+    soon: clock.soon.bind(clock),
+    monotonic: () => clock.monotonic() + spentMs,
+  } as unknown as SimClock;
+  const log = {
+    read: (_: number, reader: LogReader) => {
+      clock.soon(() => {
+        for (let next = 1; next <= records; next += 1) reader.onRecord(next, new Uint8Array(8));
+      });
+      return { unsubscribe: () => {} };
+    },
+  } as unknown as Log;
+  const taker = {
+    get version() {
+      return version;
+    },
+    apply: () => {
+      spentMs += sliceMs;
+      version += 1;
+    },
+  };
+  const begun = clock.now();
+  const replayed = replayTo({ log, clock: measured }, taker, records).then((outcome) => {
+    t.is(outcome, "reached");
+    t.is(clock.now() - begun, (records - 1) * sliceMs);
+  });
+  await clock.run({ untilMs: begun + 1_000 });
+  await replayed;
+  t.plan(2);
 });
