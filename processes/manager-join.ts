@@ -22,6 +22,7 @@ import {
   StatusRequest,
 } from "../proto/gen/messages.ts";
 import type { FetchKeys } from "../actors/keys/data-keys.ts";
+import type { NatsAuthorityPorts } from "../actors/keys/nats-authority.ts";
 import type { AskClock } from "../actors/manager/compare-clocks.ts";
 import type { AskPeer } from "../actors/manager/isolation.ts";
 import { createKeyAndCsr, describeCertificate, parseJoinToken, rootMatches } from "../lib/pki/index.ts";
@@ -174,6 +175,7 @@ const nothingHeld = {
   rootCertificate: "",
   natsCaCertificate: "",
   natsCaKey: "",
+  natsAuthorities: null,
   natsServers: [],
   peers: [],
   dataKeys: [],
@@ -262,6 +264,17 @@ export function clockAsker(vault: Vault): AskClock {
 export function prepareCaller(vault: Vault): CallPrepare {
   return (address, request) =>
     askManager(vault, address, (channel) => channel.unary(DataKeysService.methods.PrepareNats, request, limit));
+}
+
+/** How long another manager may take to restart its nats-server and to catch up, in milliseconds. */
+const authoritiesLimit = { timeoutMs: 60_000 };
+
+/** Has other managers use a list of NATS's CAs. */
+export function authoritiesTeller(vault: Vault): NatsAuthorityPorts["tell"] {
+  return (address, list) =>
+    askManager(vault, address, (channel) =>
+      channel.unary(DataKeysService.methods.UseNatsAuthorities, list, authoritiesLimit),
+    );
 }
 
 /** Requests data keys from other managers. */

@@ -42,6 +42,7 @@ import type { JsonOptions } from "./json-api.ts";
 import { adoptIdentity, keyFileDisk, unusable } from "./key-file.ts";
 import { serveLocked } from "./locked.ts";
 import {
+  authoritiesTeller,
   clockAsker,
   keyFetcher,
   prepareCaller,
@@ -208,6 +209,7 @@ export async function startManagerLife(
             ending,
             newId: () => newId(random),
             callPrepare: prepareCaller(vault),
+            tellAuthorities: authoritiesTeller(vault),
             fetchKeys,
             restart,
           })

@@ -7,6 +7,7 @@ import { timeMs } from "../proto/time.ts";
 import { sentence } from "../actors/sentence.ts";
 import type { Running } from "../actors/environment.ts";
 import type { DataKeyParts, FetchKeys } from "../actors/keys/data-keys.ts";
+import type { NatsAuthorityPorts } from "../actors/keys/nats-authority.ts";
 import { startNatsMembers } from "../actors/manager/nats-members.ts";
 import { startNatsMove } from "../actors/manager/nats-move.ts";
 import { NatsCluster, NatsCluster_Stage as Stage, type GetDataKeysResponse } from "../proto/gen/messages.ts";
@@ -21,8 +22,8 @@ import type { Vault } from "../runtime/store/vault.ts";
 import { UserError } from "../lib/user-error.ts";
 import { ownNatsFolder, setOwnNatsAside, startStandalone } from "./move-own-nats.ts";
 import { createBeside, memberOf, movePorts, startMember, type CallPrepare, type ClusterParts } from "./nats-cluster.ts";
-import { openNatsIdentity } from "./nats-identity.ts";
-import { isMember, membersPorts, refreshMembers, watchForRelease } from "./nats-members.ts";
+import { makeAuthority, newerAuthorities, openNatsIdentity } from "./nats-identity.ts";
+import { isMember, membersPorts, refreshMembers, untilCurrent, watchForRelease } from "./nats-members.ts";
 import { unlessEnding } from "./signals.ts";
 
 /** Kerberos's customary limit. Leases and certificates tolerate much more, but times of tasks would not be comparable. */
@@ -65,9 +66,10 @@ export async function learnNats(
     // The log has moved to the cluster that this manager's server was prepared for, while it was not running.
     const hasMoved =
       theirs !== null && own !== null && theirs.id === own.id && memberOf(theirs, managerId) !== undefined;
+    // A list that has a revision has been used by this cluster's managers; before, all of them have the first CA.
+    const authorities = newerAuthorities(vault, answer.natsAuthorities);
     vault.update({
-      natsCaCertificate,
-      natsCaKey,
+      ...(authorities ?? (vault.fields.natsCaKey === "" ? { natsCaCertificate, natsCaKey } : {})),
       natsServers: hasMoved ? [] : natsServers,
       natsCluster: hasMoved ? NatsCluster.patch(own, { stage: Stage.MOVED }) : theirs === null ? own : null,
     });
@@ -113,7 +115,7 @@ interface ManagersNats {
   /** For the operator. */
   readonly warnings: readonly string[];
   /** For other managers. */
-  readonly forOthers: Pick<Required<DataKeyParts>, "natsServers" | "natsCluster" | "prepareNats">;
+  readonly forOthers: Pick<Required<DataKeyParts>, "natsServers" | "natsCluster" | "prepareNats" | "natsAuthorities">;
   /** To be called when the manager serves: moves the log when there are managers for a cluster, and keeps the cluster whole. */
   startUpkeep(serving: Serving): Running | null;
   /** For a manager that was demoted: resolves once nobody needs its server any more. */
@@ -135,6 +137,7 @@ interface Opening extends Omit<ClusterParts, "identity"> {
   readonly newId: () => string;
   readonly callPrepare: CallPrepare;
   readonly fetchKeys: FetchKeys;
+  readonly tellAuthorities: NatsAuthorityPorts["tell"];
   /** Ends this life of the manager; the next one continues from what is saved. */
   readonly restart: () => void;
 }
@@ -147,8 +150,15 @@ export async function openManagersNats(opening: Opening): Promise<ManagersNats> 
   const stop = async (): Promise<void> => {
     for (const step of undo.splice(0).reverse()) await step();
   };
+  const natsAuthorities: NatsAuthorityPorts = {
+    list: () => identity.authorities,
+    use: (list) => identity.use(list),
+    make: makeAuthority,
+    tell: opening.tellAuthorities,
+  };
   try {
-    return { ...(await open({ ...opening, identity }, undo)), stop };
+    const { forOthers, ...opened } = await open({ ...opening, identity }, undo);
+    return { ...opened, forOthers: { ...forOthers, natsAuthorities }, stop };
   } catch (error) {
     await stop();
     throw error;
@@ -157,7 +167,11 @@ export async function openManagersNats(opening: Opening): Promise<ManagersNats> 
 
 type Undo = (() => Promise<void> | void)[];
 
-async function open(opening: Opening & ClusterParts, undo: Undo): Promise<Omit<ManagersNats, "stop">> {
+interface Opened extends Omit<ManagersNats, "stop" | "forOthers"> {
+  readonly forOthers: Omit<ManagersNats["forOthers"], "natsAuthorities">;
+}
+
+async function open(opening: Opening & ClusterParts, undo: Undo): Promise<Opened> {
   const { advertisedHost, dataDir, fetchKeys, host, identity, listen, managerId, restart, telemetry, vault } = opening;
   const tls = identity.clientTls;
   const stage = vault.fields.natsCluster?.stage;
@@ -165,13 +179,15 @@ async function open(opening: Opening & ClusterParts, undo: Undo): Promise<Omit<M
   let isDenied = false;
   if (vault.fields.natsCluster?.stage === Stage.MOVED) {
     setOwnNatsAside(dataDir);
-    isDenied = await refreshMembers(vault, managerId, fetchKeys);
+    isDenied = await refreshMembers({ vault, managerId, identity }, fetchKeys);
   }
   // The others may have gone on without this one.
   const cluster = vault.fields.natsCluster;
   if (cluster !== null && cluster.stage === Stage.MOVED) {
     const server = await startMember(opening, cluster);
     undo.push(() => server.stop());
+    // The next manager's server is restarted only then.
+    identity.onRenewed(({ isNarrower }) => (isNarrower ? untilCurrent(opening, server) : undefined));
     if (isDenied && !(await isMember(opening, server))) throw new UserError(replacedSentence);
     const urls = (): readonly string[] => (vault.fields.natsCluster ?? cluster).members.map(({ url }) => url);
     return {

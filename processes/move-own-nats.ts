@@ -16,6 +16,7 @@ export function ownNatsFolder(dataDir: string): string {
 
 interface OwnNats {
   readonly server: NatsServer;
+  readonly identity: NatsIdentity;
   /** Options of a connection to it. */
   readonly access: Pick<NatsOptions, "servers" | "tls">;
   /** Ends when its process has exited. */
@@ -34,6 +35,7 @@ export async function startOwnNats(
     const server = await startStandalone(dataDir, identity, options.telemetry, place);
     return {
       server,
+      identity,
       access: { servers: [server.url], tls: identity.clientTls },
       stop: () => {
         identity.stop();
@@ -59,7 +61,7 @@ export async function startStandalone(
   place: ServerPlace,
 ): Promise<NatsServer> {
   const server = await startNatsServer({ ...place, ...ownNatsServer(dataDir, identity, telemetry) });
-  identity.onRenewed(() => server.reload());
+  identity.onRenewed(({ isNarrower }) => (isNarrower ? server.renew("a CA of NATS was replaced") : server.reload()));
   return server;
 }
 

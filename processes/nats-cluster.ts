@@ -89,7 +89,7 @@ export async function startMember(parts: ClusterParts, cluster: NatsCluster): Pr
     },
     ...(binary ? { binary } : {}),
   });
-  identity.onRenewed(() => server.reload());
+  identity.onRenewed(({ isNarrower }) => (isNarrower ? server.renew("a CA of NATS was replaced") : server.reload()));
   return server;
 }
 

@@ -1,8 +1,13 @@
 /** A manager's part in keeping the cluster of three nats-servers whole, while its own server belongs to it (docs/adr/0051). */
 import type { FetchKeys } from "../actors/keys/data-keys.ts";
 import type { NatsMembersPorts } from "../actors/manager/nats-members.ts";
-import { NatsCluster, NatsCluster_Stage as Stage, PrepareNatsRequest } from "../proto/gen/messages.ts";
-import { readServers, removeServer } from "../runtime/nats/members.ts";
+import {
+  NatsCluster,
+  NatsCluster_Stage as Stage,
+  PrepareNatsRequest,
+  type NatsAuthorities,
+} from "../proto/gen/messages.ts";
+import { isClosedTo, readServers, removeServer } from "../runtime/nats/members.ts";
 import type { NatsServer } from "../runtime/nats/server.ts";
 import { systemUser } from "../runtime/nats/server-files.ts";
 import { RpcError, Status } from "../runtime/ports/rpc.ts";
@@ -11,6 +16,9 @@ import { memberOf, type CallPrepare, type ClusterParts } from "./nats-cluster.ts
 
 /** How long a start waits for another manager's list of servers, in milliseconds. */
 const refreshMs = 2_000;
+/** How long the next server's restart waits for a restarted one to have everything again, and between two looks, in milliseconds. */
+const currentMsMax = 30_000;
+const currentCheckMs = 500;
 /** Between two questions whether the cluster still has this manager's server, in milliseconds. */
 const releaseCheckMs = 5_000;
 /** A server that has just started finds the others within a second or two. */
@@ -82,8 +90,9 @@ export function membersPorts(
     },
     async learn(addresses) {
       const cluster = clusterIn(vault);
-      const lists = await Promise.all(addresses.map((address) => listOf(address, cluster, fetchKeys)));
-      const [newest] = lists.filter((list) => list !== null).toSorted((a, b) => b.revision - a.revision);
+      const found = await Promise.all(addresses.map((address) => accessOf(address, cluster, fetchKeys)));
+      const lists = found.filter((access) => access !== null).map(({ list }) => list);
+      const [newest] = lists.toSorted((a, b) => b.revision - a.revision);
       if (newest === undefined || newest.revision <= clusterIn(vault).revision) return;
       takeList(vault, managerId, newest);
       if (vault.fields.natsCluster === null) return restart();
@@ -97,32 +106,60 @@ export function membersPorts(
  * list continues, since all managers may start at once. Resolves with whether others rejected this one's certificate as a
  * manager's.
  */
-export async function refreshMembers(vault: Vault, managerId: string, fetchKeys: FetchKeys): Promise<boolean> {
+export async function refreshMembers(
+  { identity, managerId, vault }: Pick<ClusterParts, "identity" | "managerId" | "vault">,
+  fetchKeys: FetchKeys,
+): Promise<boolean> {
   const cluster = clusterIn(vault);
   let isDenied = false;
   const asked = vault.fields.peers.map(async (address) => {
-    const list = await listOf(address, cluster, fetchKeys, () => (isDenied = true));
-    if (list === null) throw new Error(`${address} sends no list`);
-    return list;
+    const access = await accessOf(address, cluster, fetchKeys, () => (isDenied = true));
+    if (access === null) throw new Error(`${address} sends no list`);
+    return access;
   });
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<null>((resolve) => (timer = setTimeout(() => resolve(null), refreshMs)));
   const first = await Promise.race([Promise.any(asked).catch(() => null), late]);
   clearTimeout(timer);
   if (first === null) return isDenied;
-  if (first.revision > cluster.revision) takeList(vault, managerId, first);
+  if (first.list.revision > cluster.revision) takeList(vault, managerId, first.list);
+  if (first.authorities !== null) await identity.use(first.authorities);
   return false;
 }
 
-/** Whether the cluster has this manager's server; true if nothing answers within some seconds. */
+/**
+ * Whether the cluster has this manager's server; true if nothing answers within some seconds, but false if another server's CA is
+ * not the own one any more: then the CA was replaced without this manager.
+ */
 export async function isMember(parts: ClusterParts, server: NatsServer): Promise<boolean> {
   const own = memberOf(clusterIn(parts.vault), parts.managerId)?.serverName ?? "";
   for (let attempt = 1; attempt <= membershipAttempts; attempt += 1) {
     const found = await readServersOf(parts, server).catch(() => null);
     if (found !== null) return found.servers.some(({ name }) => name === own);
+    if (await isShutOut(parts)) return false;
     await new Promise((resolve) => setTimeout(resolve, membershipRetryMs));
   }
   return true;
+}
+
+/** Whether other managers' servers have another CA. Only for a manager that is none any more: others would get that CA. */
+async function isShutOut({ identity, managerId, telemetry, vault }: ClusterParts): Promise<boolean> {
+  const name = `muster-manager-${managerId}-members`;
+  for (const { managerId: id, url } of clusterIn(vault).members)
+    if (id !== managerId && (await isClosedTo({ servers: [url], tls: identity.clientTls, name, telemetry })))
+      return true;
+  return false;
+}
+
+/** Resolves once the own server has a current copy of everything, or after half a minute. */
+export async function untilCurrent(parts: ClusterParts, server: NatsServer): Promise<void> {
+  const own = memberOf(clusterIn(parts.vault), parts.managerId)?.serverName ?? "";
+  const giveUpAt = performance.now() + currentMsMax;
+  while (performance.now() < giveUpAt) {
+    const found = await readServersOf(parts, server).catch(() => null);
+    if (found?.copies.every((names) => names.includes(own)) === true) return;
+    await new Promise((resolve) => setTimeout(resolve, currentCheckMs));
+  }
 }
 
 /** A manager without a server on the list uses the servers of the others. */
@@ -134,16 +171,21 @@ function takeList(vault: Vault, managerId: string, list: NatsCluster): void {
   });
 }
 
-/** The list of servers of the manager at that address; null without an answer, and without such a list. */
-async function listOf(
+interface NatsAccess {
+  readonly list: NatsCluster;
+  readonly authorities: NatsAuthorities | null;
+}
+
+/** The lists of servers and CAs of the manager at that address; null without an answer, and without a list of servers. */
+async function accessOf(
   address: string,
   { id }: NatsCluster,
   fetchKeys: FetchKeys,
   onDenied?: () => void,
-): Promise<NatsCluster | null> {
+): Promise<NatsAccess | null> {
   try {
-    const { natsCluster: list } = await fetchKeys(address, "");
-    return list !== null && list.id === id && list.stage === Stage.MOVED ? list : null;
+    const { natsAuthorities: authorities, natsCluster: list } = await fetchKeys(address, "");
+    return list !== null && list.id === id && list.stage === Stage.MOVED ? { list, authorities } : null;
   } catch (error) {
     if (error instanceof RpcError && error.code === Status.PERMISSION_DENIED) onDenied?.();
     return null;
@@ -160,10 +202,10 @@ export function watchForRelease(parts: ClusterParts, server: NatsServer): { rele
   let timer: NodeJS.Timeout | undefined;
   let isStopped = false;
   const check = async (): Promise<void> => {
-    // Without an answer it is still needed.
+    // Without an answer it is still needed, unless the others have replaced the CA.
     const names = await readServersOf(parts, server).then(
       ({ servers }) => servers.map(({ name }) => name),
-      () => [own],
+      async () => ((await isShutOut(parts)) ? [] : [own]),
     );
     if (isStopped) return;
     if (!names.includes(own)) return resolve();

@@ -23,6 +23,7 @@ import type { Vault } from "../../runtime/store/vault.ts";
 import type { Troubles } from "../../runtime/ports/troubles.ts";
 import type { Environment, Running } from "../environment.ts";
 import { sentence } from "../sentence.ts";
+import type { NatsAuthorityPorts } from "./nats-authority.ts";
 
 /** Requests the key of that id from the manager at an address (`host:port`), with this manager's certificate. */
 export type FetchKeys = (address: string, keyId: string) => Promise<GetDataKeysResponse>;
@@ -37,6 +38,8 @@ export interface DataKeyParts {
   readonly natsCluster?: () => NatsCluster | null;
   /** Prepares this manager's server of a new NATS cluster; absent with an external NATS. */
   readonly prepareNats?: (request: PrepareNatsRequest) => Promise<NatsMember>;
+  /** The CAs of the managers' own NATS; absent with an external one. */
+  readonly natsAuthorities?: NatsAuthorityPorts;
   /** Wall clock, in milliseconds, for managers that join; their clocks are not compared when absent. */
   readonly wallMs?: () => number;
   /** Own host:port, which is never asked. */
@@ -55,8 +58,14 @@ function clusterOf({ store }: Environment): Cluster | undefined {
 }
 
 export function createDataKeys(parts: DataKeyParts): ServiceHandlers<typeof DataKeysService> {
-  const { keyring, natsCluster, natsServers, prepareNats, vault, wallMs } = parts;
+  const { keyring, natsAuthorities, natsCluster, natsServers, prepareNats, vault, wallMs } = parts;
   return {
+    async UseNatsAuthorities(list) {
+      if (natsAuthorities === undefined)
+        throw new RpcError(Status.FAILED_PRECONDITION, "this manager uses a NATS of its operator (--nats)");
+      await natsAuthorities.use(list);
+      return natsAuthorities.list();
+    },
     async PrepareNats(request) {
       if (prepareNats === undefined)
         throw new RpcError(Status.FAILED_PRECONDITION, "this manager uses a NATS of its operator (--nats)");
@@ -74,7 +83,13 @@ export function createDataKeys(parts: DataKeyParts): ServiceHandlers<typeof Data
         ...(wallMs === undefined ? {} : { answeredAt: timestampOf(wallMs()) }),
         ...(servers.length === 0
           ? {}
-          : { natsCaCertificate, natsCaKey, natsServers: servers, natsCluster: natsCluster?.() ?? null }),
+          : {
+              natsCaCertificate,
+              natsCaKey,
+              natsServers: servers,
+              natsCluster: natsCluster?.() ?? null,
+              natsAuthorities: natsAuthorities?.list() ?? null,
+            }),
       });
     },
   };

@@ -56,6 +56,7 @@ import {
   type DataKeyParts,
   type FetchKeys,
 } from "../keys/data-keys.ts";
+import { startNatsAuthority } from "../keys/nats-authority.ts";
 import { levelWarnings, startFormatLevel } from "./format-level.ts";
 import { startDemotions } from "./demotions.ts";
 import { createDispatcher } from "../dispatcher/dispatcher.ts";
@@ -112,7 +113,7 @@ interface ManagerParts extends Omit<Environment, "store" | "proposer" | "times">
   readonly askPeer: AskPeer;
   readonly askClock: AskClock;
   /** The managers' own NATS; absent with an external one. */
-  readonly ownNats?: Pick<Required<DataKeyParts>, "natsServers" | "natsCluster" | "prepareNats">;
+  readonly ownNats?: Pick<Required<DataKeyParts>, "natsServers" | "natsCluster" | "prepareNats" | "natsAuthorities">;
   /** Where the mark of the last seen record is kept; nowhere when absent. */
   readonly markDisk?: LogMarkDisk;
   /** Accepts the log even if it lacks records that the mark covers. */
@@ -299,6 +300,7 @@ export function startManager(parts: ManagerParts): Manager {
         startFormatLevel(founding, level),
         startUnclaimedRemoval(writingAs(termed, Origin.ORIGIN_CERTIFICATES)),
         startKeyRotation(termed, keys),
+        ...(parts.ownNats === undefined ? [] : [startNatsAuthority(termed, parts.ownNats.natsAuthorities)]),
         startKeyManager(writingAs(termed, Origin.ORIGIN_KEYS)),
       );
     };

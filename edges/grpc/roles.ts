@@ -83,7 +83,11 @@ const resourceAllocator: Rows<typeof ResourceAllocatorService> = {
 };
 
 // The keys decrypt everything: neither the control socket nor any certificate but a manager's gets them.
-const dataKeys: Rows<typeof DataKeysService> = { GetDataKeys: "manager", PrepareNats: "manager" };
+const dataKeys: Rows<typeof DataKeysService> = {
+  GetDataKeys: "manager",
+  PrepareNats: "manager",
+  UseNatsAuthorities: "manager",
+};
 const lock: Rows<typeof LockService> = { GetLock: "manager-or-local", Unlock: "manager-or-local" };
 
 const raftMembership: Rows<typeof RaftMembershipService> = { Join: "manager", Leave: "manager" };

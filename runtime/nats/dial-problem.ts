@@ -24,6 +24,15 @@ export function dialProblem(error: unknown, where: string): NatsProblem {
   });
 }
 
+/** Whether a server and this process have certificates of different CAs, according to either of them. */
+export function isOfOtherAuthority(error: unknown): boolean {
+  for (let each = error; each instanceof Error; each = each.cause) {
+    const { code = "" } = each as NodeJS.ErrnoException;
+    if (unknownAuthority.has(code) || /^ERR_SSL_.*ALERT/.test(code)) return true;
+  }
+  return false;
+}
+
 function reasonOf(error: unknown): string {
   const code = (error as NodeJS.ErrnoException | null)?.code ?? "";
   if (unknownAuthority.has(code)) return "its certificate is signed by an unknown CA: specify the CA's certificate";

@@ -1,6 +1,7 @@
 /** The servers of the managers' own NATS cluster, as NATS itself counts them, and their removal. */
 import { SystemRandom } from "../system/random.ts";
 import type { NatsOptions } from "./connection.ts";
+import { isOfOtherAuthority } from "./dial-problem.ts";
 import { NatsProblem } from "./errors.ts";
 import { callJetStream, fieldsField, JetStreamError, parseFields, textField } from "./jetstream.ts";
 import { Link } from "./link.ts";
@@ -49,6 +50,11 @@ export function removeServer(system: NatsOptions, name: string): Promise<void> {
   });
 }
 
+/** Whether a server answers, but not to certificates of this process's CA. */
+export async function isClosedTo(options: NatsOptions): Promise<boolean> {
+  return using({ ...options, firstConnectMs: 0 }, async () => false).catch(isOfOtherAuthority);
+}
+
 async function currentCopies(link: Link, stream: string): Promise<readonly string[]> {
   const found = await callJetStream(link, `STREAM.INFO.${stream}`, null, callTimeoutMs);
   if (found.kind !== "ok") throw new NatsProblem("unavailable", `${stream} does not answer: ${found.reason}`);
@@ -59,7 +65,7 @@ async function currentCopies(link: Link, stream: string): Promise<readonly strin
 
 async function using<Result>(options: NatsOptions, work: (link: Link) => Promise<Result>): Promise<Result> {
   const random = (options.random ?? new SystemRandom()).fork("nats-members");
-  const link = await Link.open({ ...options, random, firstConnectMs });
+  const link = await Link.open({ firstConnectMs, ...options, random });
   try {
     return await work(link);
   } finally {

@@ -114,6 +114,8 @@ export interface NatsServer {
   restart(why: string): void;
   /** Reads the files of `tls` again; connections stay. */
   reload(): void;
+  /** Restarts it, so that all connections end; resolves when it answers again, or has been stopped. */
+  renew(why: string): Promise<void>;
   /** Resolves when the process has exited. May be called twice. */
   stop(): Promise<void>;
   /** Called each time it exits without `stop`. */
@@ -251,9 +253,23 @@ class SupervisedServer implements NatsServer {
     const child = this.#child;
     if (this.#stopped || child === null || hasExited(child)) return;
     this.#options.telemetry.log.error({ pid: child.pid, why }, "nats-server is stuck: restarting it");
-    child.kill("SIGTERM");
-    const timer = setTimeout(() => child.kill("SIGKILL"), stuckGraceMs);
-    child.once("exit", () => clearTimeout(timer));
+    terminate(child, stuckGraceMs);
+  }
+
+  async renew(why: string): Promise<void> {
+    const child = this.#child;
+    if (child !== null && !hasExited(child)) {
+      this.#options.telemetry.log.info({ pid: child.pid, why }, "restarting nats-server");
+      terminate(child, stopGraceMs);
+      await this.#ended;
+    }
+    const deadline = performance.now() + startMsMax;
+    while (!this.#stopped && performance.now() < deadline) {
+      const next = this.#child;
+      const isUp = next !== null && !hasExited(next) && (await this.#waitUntilAnswering(next)) === null;
+      if (isUp) return;
+      await new Promise((resolve) => setTimeout(resolve, startPollMs));
+    }
   }
 
   reload(): void {
@@ -286,10 +302,8 @@ class SupervisedServer implements NatsServer {
     await this.#restarting;
     const child = this.#child;
     if (child !== null && !hasExited(child)) {
-      child.kill("SIGTERM");
-      const timer = setTimeout(() => child.kill("SIGKILL"), stopGraceMs);
+      terminate(child, stopGraceMs);
       await this.#ended;
-      clearTimeout(timer);
     }
     await writeOwner(this.#options.files, {
       manager: { ...this.#options.manager, stamp: "ended" },
@@ -372,6 +386,13 @@ class SupervisedServer implements NatsServer {
     if (hasExited(child)) return this.#died(child.exitCode, child.signalCode);
     child.once("exit", (code, signal) => this.#died(code, signal));
   }
+}
+
+/** Kills it if it does not end by itself. */
+function terminate(child: ChildProcess, graceMs: number): void {
+  child.kill("SIGTERM");
+  const timer = setTimeout(() => child.kill("SIGKILL"), graceMs);
+  child.once("exit", () => clearTimeout(timer));
 }
 
 function hasExited(child: ChildProcess): boolean {

@@ -36,6 +36,7 @@ type VaultFields = Pick<
   | "natsCaKey"
   | "natsServers"
   | "natsCluster"
+  | "natsAuthorities"
 >;
 
 /** An absent file counts as open and empty. */

@@ -1,6 +1,6 @@
 // A manager's own nats-server: only the manager's certificate opens it.
 import { once } from "node:events";
-import { readFileSync, statSync, writeFileSync } from "node:fs";
+import { cpSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { connect as connectTcp } from "node:net";
 import { join } from "node:path";
 import { connect as connectTls } from "node:tls";
@@ -8,7 +8,9 @@ import test, { type ExecutionContext } from "ava";
 import { createKeyAndCsr, createRoot, issue } from "../../lib/pki/index.ts";
 import { openDataDir } from "../../processes/data-dir.ts";
 import { keyFileDisk } from "../../processes/key-file.ts";
+import { makeAuthority } from "../../processes/nats-identity.ts";
 import { startOwnNats } from "../../processes/move-own-nats.ts";
+import { NatsAuthorities, type NatsAuthority } from "../../proto/gen/messages.ts";
 import { connectNats, type NatsLink, type NatsOptions } from "../../runtime/nats/connection.ts";
 import { NatsProblem } from "../../runtime/nats/errors.ts";
 import { startNatsServer } from "../../runtime/nats/server.ts";
@@ -112,6 +114,50 @@ for (const binary of natsBinaries) {
     t.true(late.bus.isUp());
     t.deepEqual(losses, []);
     t.is(own.server.pid, pid);
+  });
+
+  test.serial(`C2: certificates of a replaced CA open nothing, and their connections end (${binary})`, async (t) => {
+    t.timeout(patient(120_000));
+    process.env["MUSTER_NATS_SERVER"] = binary;
+    t.teardown(() => delete process.env["MUSTER_NATS_SERVER"]);
+    const dataDir = await temporaryFolder(t);
+    const { own, connect } = await ownNats(t, dataDir);
+    const { identity, server } = own;
+    const { pid } = server;
+    const former = join(dataDir, "former");
+    cpSync(join(dataDir, "nats-tls"), former, { recursive: true });
+    const both = join(former, "manager.pem");
+    const formerTls = { ...own.access.tls, certFile: both, keyFile: both };
+    const manager = await connect(own.access);
+    const stranger = await connect({ ...own.access, tls: formerTls });
+    const losses: boolean[] = [];
+    manager.bus.onLink((up) => losses.push(up));
+
+    const [old] = identity.authorities.authorities;
+    const made = await makeAuthority();
+    const list = NatsAuthorities.create({
+      revision: 1,
+      authorities: [old as NatsAuthority, made],
+      issuer: old?.id ?? "",
+    });
+    const first = await serialOf(server.port, dataDir);
+    await identity.use(list);
+    await identity.use(NatsAuthorities.patch(list, { revision: 2, issuer: made.id }));
+    await until("a certificate of the new CA", async () => (await serialOf(server.port, dataDir)) !== first);
+    for (const access of [own.access, { ...own.access, tls: formerTls }]) t.true((await connect(access)).bus.isUp());
+    t.deepEqual(losses, []);
+    t.is(server.pid, pid);
+
+    const narrow = NatsAuthorities.patch(list, { revision: 3, issuer: made.id, authorities: [made] });
+    await identity.use(narrow);
+    t.not(server.pid, pid);
+    await t.throwsAsync(connect({ ...own.access, tls: formerTls, firstConnectMs: 0 }), { instanceOf: NatsProblem });
+    await until("the manager's connection", () => losses.at(-1) === true && manager.bus.isUp());
+    t.false(stranger.bus.isUp());
+    // An older list changes nothing.
+    await identity.use(list);
+    t.deepEqual(identity.authorities, narrow);
+    t.deepEqual(vaultIn(dataDir).fields.natsAuthorities, narrow);
   });
 
   test.serial(`a nats-server with a password continues with certificates (${binary})`, async (t) => {

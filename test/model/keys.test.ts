@@ -8,6 +8,12 @@ import {
   keySubsystems,
   withRotatedKeys,
 } from "../../machines/keys/key-rotation.machine.ts";
+import {
+  natsAuthorityMachine,
+  natsAuthorityStep,
+  type NatsAuthoritySituation,
+  type NatsAuthorityStep,
+} from "../../machines/keys/nats-authority.machine.ts";
 import { managerLockMachine } from "../../machines/keys/manager-lock.machine.ts";
 import { Cluster } from "../../proto/gen/messages.ts";
 import { isAsked, isDue, isIn, paramsOf, walkChart } from "../support/chart-model.ts";
@@ -154,6 +160,70 @@ test("a locked manager opens only with its key, and its file is closed only some
       );
       const hasFailed = event?.type === "relock.failed" && isIn(from, "open.relocking");
       claim("U3", !hasFailed || isIn(step, "open.retrying"), "a failed write counts as done");
+      return null;
+    },
+  });
+});
+
+test("the list of NATS's CAs changes only as the step says, and whatever fails is tried again", async (t) => {
+  const steps: readonly NatsAuthorityStep[] = [
+    { kind: "rest", away: [] },
+    { kind: "rest", away: ["m3"] },
+    { kind: "spread", waitingFor: ["m2"] },
+    { kind: "record" },
+    { kind: "make" },
+    { kind: "issue" },
+    { kind: "narrow" },
+  ];
+  const situation: NatsAuthoritySituation = {
+    revision: 4,
+    trusted: ["x", "y"],
+    issuer: "x",
+    holders: ["m1", "m2"],
+    forced: 0,
+    wantedForced: 0,
+    nodes: ["m1", "m2"],
+    managers: [
+      { id: "m1", alive: true, usesRevision: true },
+      { id: "m2", alive: true, usesRevision: false },
+    ],
+  };
+  await walkChart(t, {
+    machine: natsAuthorityMachine,
+    inputs: [undefined],
+    elsewhere: { C2: "connections are the nats-server's: test/cluster/own-nats.test.ts" },
+    events: [
+      ...steps.flatMap((step) => [
+        { type: "facts.changed" as const, step },
+        { type: "list.spread" as const, step },
+        { type: "step.taken" as const, step },
+      ]),
+      { type: "step.failed" as const, reason: "disk full" },
+    ],
+    memory: null,
+    check: (_, step, claim) => {
+      const { asked, event, from } = step;
+      const changes = paramsOf<{ step: NatsAuthorityStep }>(asked, "change");
+      const wanted = event !== null && "step" in event ? event.step.kind : null;
+      const changing = ["record", "make", "issue", "narrow"];
+      claim(
+        "C1",
+        changes.every((change) => change.step.kind === wanted && changing.includes(change.step.kind)),
+        "the list is changed otherwise than the step says",
+      );
+      claim(
+        "C1",
+        changes.length === 0 || !isIn(from, "retrying"),
+        "the list is changed after a failure, without a look",
+      );
+      claim("C1", natsAuthorityStep(situation).kind === "spread", "a change is not used by every live manager");
+      claim("C3", from !== null || isAsked(asked, "spread"), "a new leader does not ask the others first");
+      claim("C3", !isDue(event, "retryDelay") || isAsked(asked, "spread"), "a failed step is never tried again");
+      claim(
+        "C4",
+        !isDue(event, "awayDelay") || isAsked(asked, "spread"),
+        "a manager that is away is never tried again",
+      );
       return null;
     },
   });

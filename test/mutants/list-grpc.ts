@@ -5,8 +5,8 @@ export const grpcMutants: readonly Mutant[] = [
   {
     name: "data-keys-open-to-workers",
     file: "edges/grpc/roles.ts",
-    original: '{ GetDataKeys: "manager",',
-    replacement: '{ GetDataKeys: "worker-or-manager",',
+    original: '  GetDataKeys: "manager",',
+    replacement: '  GetDataKeys: "worker-or-manager",',
     breaks: "a worker is given the keys of the log",
     kind: "logic",
     tests: ["unit/grpc-roles"],

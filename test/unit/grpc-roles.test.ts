@@ -37,6 +37,7 @@ test("every method of every service has a row that says who may call it", (t) =>
   t.deepEqual(methodsOf("manager").toSorted(), [
     "DataKeys/GetDataKeys",
     "DataKeys/PrepareNats",
+    "DataKeys/UseNatsAuthorities",
     "RaftMembership/Join",
     "RaftMembership/Leave",
   ]);
