@@ -119,11 +119,13 @@ export function matchesTask(
   task: Task,
   isUpToDate: (task: Task) => boolean,
 ): boolean {
+  const isNamed = filters.names.length + filters.namePrefixes.length > 0;
+  const name = isNamed ? taskName(task) : "";
   return (
     isOneOf(filters.serviceIds, task.serviceId) &&
     isOneOf(filters.nodeIds, task.nodeId) &&
     isOneOf(filters.desiredStates, task.desiredState) &&
-    matchesCommon(filters, { id: task.id, name: taskName(task), labels: task.serviceAnnotations?.labels ?? {} }) &&
+    matchesCommon(filters, { id: task.id, name, labels: task.serviceAnnotations?.labels ?? {} }) &&
     isOneOf(filters.runtimes, runtimeOf(task.spec)) &&
     (!filters.upToDate || isUpToDate(task))
   );

@@ -2,7 +2,7 @@
 import type { Random } from "./ports/index.ts";
 
 /** Length of every id. */
-const idLength = 25;
+export const idLength = 25;
 const idBytes = 17;
 /** By byte: parsing text is the fastest way to create a BigInt, 2 µs per id instead of 6. */
 const hex = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, "0"));

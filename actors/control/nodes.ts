@@ -25,6 +25,7 @@ import {
 import { reportKind } from "../../machines/policy/objects.ts";
 import type { Environment } from "../environment.ts";
 import { demand, demandGiven, notFound, rejection } from "./answer.ts";
+import { candidates } from "./candidates.ts";
 import type { ControlHandlers, ControlSources } from "./handlers.ts";
 import { atVersion, commit, removal, replacement, restingOn, stored, transact } from "./write.ts";
 
@@ -96,7 +97,8 @@ export function nodeHandlers(env: Environment, sources: ControlSources): NodeHan
       const unknown = filters === null ? null : unknownNodeFilter(filters);
       if (unknown !== null) throw rejection(invalid(unknown));
       const nodes: Node[] = [];
-      for (const node of store.all("node")) if (filters === null || matchesNode(filters, node)) nodes.push(shown(node));
+      for (const node of candidates(store, "node", filters))
+        if (filters === null || matchesNode(filters, node)) nodes.push(shown(node));
       return ListNodesResponse.create({ nodes });
     },
 

@@ -25,6 +25,7 @@ import { newId } from "../../runtime/ids.ts";
 import { RpcError, Status } from "../../runtime/ports/rpc.ts";
 import type { Environment } from "../environment.ts";
 import { demand, demandGiven, notFound, rejection } from "./answer.ts";
+import { candidates } from "./candidates.ts";
 import type { ControlHandlers } from "./handlers.ts";
 import { changedService, checkedSpec, createdService, nameConflict, restoredService } from "./service-request.ts";
 import { atVersion, commit, creation, removal, replacement, stored } from "./write.ts";
@@ -66,7 +67,7 @@ export function serviceHandlers(env: Environment): ServiceMethods {
 
     ListServices({ filters }) {
       const services: Service[] = [];
-      for (const service of store.all("service")) {
+      for (const service of candidates(store, "service", filters)) {
         if (filters === null || matchesService(filters, service)) services.push(service);
       }
       return ListServicesResponse.create({ services });

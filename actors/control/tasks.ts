@@ -10,6 +10,7 @@ import {
   type Task,
 } from "../../proto/gen/messages.ts";
 import { demandGiven, notFound, rejection } from "./answer.ts";
+import { candidates } from "./candidates.ts";
 import type { ControlHandlers } from "./handlers.ts";
 import { commit, removal, type WriteEnvironment } from "./write.ts";
 
@@ -26,13 +27,13 @@ export function taskHandlers(env: WriteEnvironment): TaskHandlers {
   }
 
   /** The smallest set that contains every match: an index if the filter names one. */
-  function* candidates(filters: ListTasksRequest_Filters | null): Iterable<Task> {
+  function* selected(filters: ListTasksRequest_Filters | null): Iterable<Task> {
     if (filters !== null && filters.serviceIds.length > 0) {
       for (const id of new Set(filters.serviceIds)) yield* store.tasksByService(id);
     } else if (filters !== null && filters.nodeIds.length > 0) {
       for (const id of new Set(filters.nodeIds)) yield* store.tasksByNode(id);
     } else {
-      yield* store.all("task");
+      yield* candidates(store, "task", filters);
     }
   }
 
@@ -46,7 +47,7 @@ export function taskHandlers(env: WriteEnvironment): TaskHandlers {
       if (unknown !== null) throw rejection(invalid(unknown));
       const isCurrent = (task: Task): boolean => isUpToDate(task, store.get("service", task.serviceId));
       const tasks: Task[] = [];
-      for (const task of candidates(filters)) {
+      for (const task of selected(filters)) {
         if (filters === null || matchesTask(filters, task, isCurrent)) tasks.push(task);
       }
       return ListTasksResponse.create({ tasks });

@@ -3,7 +3,6 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Clock, Logger } from "../../runtime/ports/index.ts";
 import type { Store } from "../../runtime/store/store.ts";
 import type { OwnCalls } from "../grpc/own-calls.ts";
-import { jsonText } from "../../lib/template/template.ts";
 import { isOlder } from "./api-version.ts";
 import { tooLarge, type Upgrade } from "./client-stream.ts";
 import type { Execs } from "./execs.ts";
@@ -11,6 +10,7 @@ import { badRequest } from "./failure.ts";
 import { parseFilters, type Filters } from "./filters.ts";
 import { parseJson } from "./go-json.ts";
 import { check, type Json, type Shape } from "./shape.ts";
+import { textOf as jsonTextOf } from "./written.ts";
 
 /** The manager, as far as the edge uses it. */
 export interface Backend {
@@ -124,7 +124,7 @@ export async function writeList<Item>(
   let isFirst = true;
   let turnEnds = performance.now() + turnMsMax;
   for (const item of items) {
-    piece += isFirst ? jsonText(objectOf(item)) : `,${jsonText(objectOf(item))}`;
+    piece += isFirst ? jsonTextOf(objectOf(item)) : `,${jsonTextOf(objectOf(item))}`;
     isFirst = false;
     const isTurnOver = performance.now() > turnEnds;
     if (piece.length >= pieceChars) {

@@ -9,7 +9,6 @@ import { chownSync, chmodSync } from "node:fs";
 import { createServer, ServerResponse, type IncomingMessage } from "node:http";
 import type { Duplex } from "node:stream";
 import findMyWay from "find-my-way";
-import { jsonText } from "../../lib/template/template.ts";
 import { version as ownVersion } from "../../lib/version.ts";
 import type { OwnCalls } from "../grpc/own-calls.ts";
 import type { Caller } from "../grpc/roles.ts";
@@ -20,6 +19,7 @@ import { Execs } from "./execs.ts";
 import { badRequest, Failure, failureOf, refuse } from "./failure.ts";
 import { requestTimeoutMs, type Backend, type DockerRequest, type Handler } from "./request.ts";
 import { routes } from "./routes.ts";
+import { textOf } from "./written.ts";
 
 /** Time for the headers of a request, in milliseconds. */
 const headersTimeoutMs = 10_000;
@@ -128,7 +128,7 @@ export function createDockerServer(options: DockerServerOptions): DockerServer {
         response.writeHead(status, status === 204 ? {} : { "content-length": "0" }).end();
         return;
       }
-      response.writeHead(status, { "content-type": "application/json" }).end(`${jsonText(body)}\n`);
+      response.writeHead(status, { "content-type": "application/json" }).end(`${textOf(body)}\n`);
     } catch (error) {
       if (leaving.signal.aborted) return;
       const failure = failureOf(error);

@@ -48,10 +48,24 @@ export function nanosOf(duration: Duration): number {
   return duration.seconds * 1e9 + duration.nanos;
 }
 
+type EnumNames = Readonly<Record<string, number>>;
+
+/** The names of each enum by value: every object has several. */
+const wordsByValue = new WeakMap<EnumNames, ReadonlyMap<number, string>>();
+
+function wordsOf(names: EnumNames): ReadonlyMap<number, string> {
+  const known = wordsByValue.get(names);
+  if (known !== undefined) return known;
+  const words = new Map<number, string>();
+  for (const [name, value] of Object.entries(names)) if (!words.has(value)) words.set(value, name.toLowerCase());
+  wordsByValue.set(names, words);
+  return words;
+}
+
 /** Docker's name of an enum value: `ON_FAILURE` → `on-failure`. */
-export function enumWord(names: Readonly<Record<string, number>>, value: number, separator: "-" | "_" = "-"): string {
-  const found = Object.keys(names).find((name) => names[name] === value) ?? String(value);
-  return found.toLowerCase().replaceAll("_", separator);
+export function enumWord(names: EnumNames, value: number, separator: "-" | "_" = "-"): string {
+  const word = wordsOf(names).get(value) ?? String(value);
+  return separator === "-" ? word.replaceAll("_", "-") : word;
 }
 
 /** The first fields of every object. */

@@ -4,7 +4,7 @@
  * `EmptyField` is a field that JSON omits.
  */
 
-import { fieldValue } from "./empty.ts";
+import { EmptyField, fieldValue } from "./empty.ts";
 
 /** Numeric keys are sorted as text, too: these values came through JSON. */
 export function sortedEntries(map: ReadonlyMap<unknown, unknown>): readonly (readonly [string, unknown])[] {
@@ -73,9 +73,20 @@ export function sprint(values: readonly unknown[]): string {
 
 /** JSON as Docker writes it: a struct's fields in order, a map's keys sorted, and no HTML escaping. */
 export function jsonText(value: unknown, indent?: number): string {
-  return JSON.stringify(
-    value ?? null,
-    (_, held: unknown) => (isMap(held) ? Object.fromEntries(sortedEntries(held)) : held),
-    indent,
-  );
+  return JSON.stringify(plain(value) ?? null, null, indent);
+}
+
+/** Without maps and empty fields. A replacer in `JSON.stringify` would take twice as long for a long list. */
+function plain(value: unknown): unknown {
+  if (typeof value !== "object" || value === null) return value;
+  if (Array.isArray(value)) return value.map(plain);
+  if (value instanceof EmptyField) return undefined;
+  if (isMap(value)) return Object.fromEntries(sortedEntries(value).map(([key, held]) => [key, plain(held)]));
+  if ("toJSON" in value) return value;
+  const result: Record<string, unknown> = {};
+  for (const [key, held] of Object.entries(value)) {
+    const kept = plain(held);
+    if (kept !== undefined) result[key] = kept;
+  }
+  return result;
 }

@@ -62,6 +62,7 @@ import {
   UpdateStatus_UpdateState,
   Version,
 } from "../../proto/gen/messages.ts";
+import type { TableName } from "../../proto/table-names.ts";
 import * as pki from "../../lib/pki/index.ts";
 import { Status } from "../../runtime/ports/rpc.ts";
 import { createdService, spec, updateOf, workerNode, world } from "../support/control.ts";
@@ -328,6 +329,29 @@ test("tasks are listed by service, node, desired state, computed name and whethe
   t.deepEqual(await ids({ names: ["web.1.t1"] }), ["t1"]);
   t.deepEqual(await ids({ upToDate: true }), ["t1"]);
   t.is((await refusalOf(() => ids({ desiredStates: [7 as TaskState] })))?.code, Status.INVALID_ARGUMENT);
+});
+
+test("a whole id selects only its object, and other filters still apply", async (t) => {
+  const { control, seed, store } = world();
+  const [first = "", second = "", unknown = ""] = ["1", "2", "3"].map((digit) => digit.padStart(25, "n"));
+  seed("node", workerNode(first), workerNode(second, { role: NodeRole.MANAGER }));
+  let scans = 0;
+  const all = store.all.bind(store);
+  const counted = (table: TableName) => {
+    scans += 1;
+    return all(table);
+  };
+  Object.assign(store, { all: counted });
+  const ids = async (filters: Partial<ListNodesRequest_Filters>) => {
+    const request = ListNodesRequest.create({ filters: ListNodesRequest_Filters.create(filters) });
+    return (await control.ListNodes(request, call())).nodes.map(({ id }) => id);
+  };
+  t.deepEqual(await ids({ idPrefixes: [second, second, unknown] }), [second]);
+  t.deepEqual(await ids({ idPrefixes: [first, second], roles: [NodeRole.MANAGER] }), [second]);
+  t.is(scans, 0);
+  t.deepEqual(await ids({ idPrefixes: [first.slice(0, -1)] }), [first, second]);
+  t.deepEqual(await ids({ idPrefixes: ["nnnn", second] }), [first, second]);
+  t.is(scans, 2);
 });
 
 test("a node is drained by an update, and an impossible promotion or demotion is rejected", async (t) => {

@@ -12,6 +12,7 @@ import { parseJson } from "../../edges/docker/go-json.ts";
 import { isSet, timestampOf, versionOf } from "../../edges/docker/go-text.ts";
 import { writeList, type DockerRequest } from "../../edges/docker/request.ts";
 import { check } from "../../edges/docker/shape.ts";
+import { textOf, writtenOnce } from "../../edges/docker/written.ts";
 import { Mount_Type, RestartPolicy_RestartCondition } from "../../proto/gen/messages.ts";
 import { RpcError, Status } from "../../runtime/ports/rpc.ts";
 
@@ -114,6 +115,26 @@ test("fields that a version does not know are not taken from its requests", (t) 
   t.is(container("1.41")?.ulimits.length, 1);
   t.is(container("1.43")?.mounts[0]?.bindOptions, null);
   t.is(container("1.44")?.mounts[0]?.bindOptions?.readonlynonrecursive, true);
+});
+
+test("an object is written once, and its successor anew", (t) => {
+  let conversions = 0;
+  const shown = writtenOnce(({ name }: { readonly name: string }) => {
+    conversions += 1;
+    return {
+      Name: name,
+      Labels: new Map([
+        ["b", "2"],
+        ["a", "1"],
+      ]),
+    };
+  });
+  const before = { name: "a" };
+  t.is(textOf(shown(before)), '{"Name":"a","Labels":{"a":"1","b":"2"}}');
+  t.is(textOf([1, "x"]), '[1,"x"]');
+  t.is(textOf(shown(before)), textOf(shown(before)));
+  t.is(textOf(shown({ ...before, name: "c" })), '{"Name":"c","Labels":{"a":"1","b":"2"}}');
+  t.is(conversions, 2);
 });
 
 test("filters come in two formats", (t) => {

@@ -21,8 +21,9 @@ export interface TaskContainer {
   readonly state: ContainerState;
 }
 
-/** The states of a task in which it has, or had, a container. */
-function stateOf({ status }: Task): ContainerState | null {
+/** Null for a task before its container is created, and for the attachment of an engine's own container. */
+export function containerState({ spec, status }: Task): ContainerState | null {
+  if (spec === null || spec.attachment !== null) return null;
   const state = status?.state ?? TaskState.NEW;
   // A task that was rejected, or ended before it was prepared, has never had one.
   if (state < TaskState.READY || state === TaskState.REJECTED) return null;
@@ -36,10 +37,10 @@ function idOf({ id, status }: Task): string {
   return status?.container?.containerId || Buffer.from(id.padEnd(32, "-")).toString("hex").slice(0, 64);
 }
 
-/** Null for a task before its container is created, and for the attachment of an engine's own container. */
+/** Null if it has none. */
 export function containerOf(task: Task, store: Store): TaskContainer | null {
-  const state = stateOf(task);
-  if (state === null || task.spec === null || task.spec.attachment !== null) return null;
+  const state = containerState(task);
+  if (state === null || task.spec === null) return null;
   const { container, generic } = task.spec;
   const service = store.get("service", task.serviceId);
   const serviceName = service?.spec?.annotations?.name ?? task.serviceAnnotations?.name ?? "";

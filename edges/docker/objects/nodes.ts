@@ -16,6 +16,7 @@ import type { Filters } from "../filters.ts";
 import { findNode } from "../find.ts";
 import { isSet, versionOf } from "../go-text.ts";
 import { bodyOf, filtersOf, ok, writeList, type Handler } from "../request.ts";
+import { writtenOnce } from "../written.ts";
 
 const { methods } = ControlService;
 
@@ -33,6 +34,8 @@ export function wordsOf<Value extends number>(
   });
 }
 
+const shown = writtenOnce(nodeObject);
+
 export const listNodes: Handler = async (request) => {
   const filters = filtersOf(request).accept(["name", "id", "label", "role", "membership", "node.label"]);
   const { nodes } = await request.calls.unary(
@@ -48,10 +51,10 @@ export const listNodes: Handler = async (request) => {
       }),
     }),
   );
-  return writeList(request, nodes, nodeObject);
+  return writeList(request, nodes, shown);
 };
 
-export const inspectNode: Handler = async ({ calls, name }) => ok(nodeObject(await findNode(calls, name)));
+export const inspectNode: Handler = async ({ calls, name }) => ok(shown(await findNode(calls, name)));
 
 export const updateNode: Handler = async (request) => {
   const body = await bodyOf(request, nodeBody);

@@ -13,7 +13,7 @@ import { version as ownVersion } from "../../../lib/version.ts";
 import { isOlder, newestVersion, oldestVersion } from "../api-version.ts";
 import { findCluster } from "../find.ts";
 import { ok, type Handler } from "../request.ts";
-import { containersOf } from "./containers.ts";
+import { containerState } from "./containers.ts";
 
 /** Go's name of the processor. */
 const goArch: string = ({ x64: "amd64", arm: "arm" } as Readonly<Record<string, string>>)[arch()] ?? arch();
@@ -72,7 +72,9 @@ export const info: Handler = async ({ calls, backend }) => {
   ]);
   const managers = nodes.filter(isManager);
   const states = { running: 0, all: 0 };
-  for (const { state } of containersOf(backend.store)) {
+  for (const task of backend.store.all("task")) {
+    const state = containerState(task);
+    if (state === null) continue;
     states.all += 1;
     if (state === "running") states.running += 1;
   }

@@ -3,10 +3,13 @@ import { ControlService, ListTasksRequest, ListTasksRequest_Filters, TaskState }
 import { taskObject } from "../../../lib/docker-objects/index.ts";
 import { findNode, findService, findTask } from "../find.ts";
 import { filtersOf, ok, writeList, type Handler } from "../request.ts";
+import { writtenOnce } from "../written.ts";
 import { wordsOf } from "./nodes.ts";
 
 const { methods } = ControlService;
 const known = ["name", "id", "label", "service", "node", "desired-state", "_up-to-date", "runtime"];
+
+const shown = writtenOnce(taskObject);
 
 export const listTasks: Handler = async (request) => {
   const { calls, signal } = request;
@@ -32,7 +35,7 @@ export const listTasks: Handler = async (request) => {
       }),
     }),
   );
-  return signal.aborted ? null : writeList(request, tasks, taskObject);
+  return signal.aborted ? null : writeList(request, tasks, shown);
 };
 
-export const inspectTask: Handler = async ({ calls, name }) => ok(taskObject(await findTask(calls, name)));
+export const inspectTask: Handler = async ({ calls, name }) => ok(shown(await findTask(calls, name)));
