@@ -24,6 +24,7 @@ import { recordingTable } from "./recording.ts";
 import { schedulerTable } from "./scheduler.ts";
 import { ringCostTable } from "./ring-cost.ts";
 import { simulationTable } from "./simulation.ts";
+import { soakTable } from "./soak.ts";
 import { stackTable } from "./stack.ts";
 import { managerStartTable } from "./manager-start.ts";
 import { startUpTable } from "./start-up.ts";
@@ -40,7 +41,7 @@ const usage = `usage: npm run bench -- [--short] [--only GROUP] [--compare COMMI
   --only GROUP        One group: load, failover, micro, scheduler, watch, logs, stack, list, history, backup, dataplane, docker, drivers, json, policy,
                       inspection, simulation (rehearsals),
                       nats (our layer and the library's clients), recording, start (of a command), first-task (from a command to RUNNING),
-                      manager-start,
+                      manager-start, soak (an hour of changes),
                       swarmkit (SwarmKit's own agents) or ui (needs Debian's chromium)`;
 const { short, only, commit, rounds } = orExit(() => {
   const values = scriptArguments(usage, {
@@ -90,6 +91,7 @@ const groups: Readonly<Record<string, () => Promise<string>>> = {
   "first-task": () => firstTaskTable(short),
   "manager-start": () => managerStartTable(short),
   simulation: () => simulationTable(short),
+  soak: () => soakTable(short),
   inspection: async () => `${await inspectionTable(short)}\n${await ringCostTable(short)}`,
 };
 

@@ -1,5 +1,6 @@
-/** `/metrics` for Prometheus and `/healthz` for supervisors; on loopback by default. */
-import { createServer, type Server } from "node:http";
+/** `/metrics` for Prometheus, `/healthz` for supervisors, and `/debug/collections` to find what grows. */
+import { createServer, type Server, type ServerResponse } from "node:http";
+import { collectionGroups } from "../runtime/telemetry/collections.ts";
 import type { PrometheusMetrics } from "../runtime/telemetry/metrics.ts";
 import { UserError } from "../lib/user-error.ts";
 import { formatHostPort, type HostPort } from "./addresses.ts";
@@ -17,6 +18,9 @@ export async function serveMetrics(
         ({ text, contentType }) => response.writeHead(200, { "content-type": contentType }).end(text),
         (error: Error) => response.writeHead(500).end(error.message),
       );
+    } else if (request.url === "/debug/collections") {
+      if (isLoopback(request.socket.remoteAddress ?? "")) void answerCollections(response);
+      else response.writeHead(403).end("only for callers on this machine: counting pauses the process\n");
     } else if (request.url === "/healthz") {
       const reason = unhealthy();
       response.writeHead(reason === null ? 200 : 503, { "content-type": "text/plain" }).end(`${reason ?? "ok"}\n`);
@@ -34,4 +38,17 @@ export async function serveMetrics(
   });
   server.unref();
   return server;
+}
+
+function isLoopback(address: string): boolean {
+  return address === "::1" || /^(?:::ffff:)?127\./.test(address);
+}
+
+async function answerCollections(response: ServerResponse): Promise<void> {
+  try {
+    const groups = await collectionGroups();
+    response.writeHead(200, { "content-type": "application/json" }).end(`${JSON.stringify(groups)}\n`);
+  } catch (error) {
+    response.writeHead(500).end(`${(error as Error).message}\n`);
+  }
 }

@@ -97,7 +97,7 @@ export function recorderOf({
 export const metricsFlag = {
   type: "string",
   value: "ADDR:PORT",
-  help: "Serve /metrics and /healthz on this address (default: off)",
+  help: "Serve /metrics, /healthz and /debug/collections on this address (default: off)",
 } as const;
 export const serving = {
   "data-dir": {
