@@ -166,6 +166,27 @@ export function subjectKind(subject: string): string | null {
 // muster.v1.log — LogRecord, in the log stream only
 export const log = "muster.v1.log";
 
+// muster.v1.node.<nodeId>.up.<managerId>.<link> — LinkFrame, from a node to one manager
+const nodePrefix = "muster.v1.node.";
+export function nodeFramesFor(managerId: string): string {
+  return `${nodePrefix}*.up.${token(managerId)}.*`;
+}
+export function nodeFrame(nodeId: string, managerId: string, link: string): string {
+  return `${nodePrefix}${token(nodeId)}.up.${token(managerId)}.${token(link)}`;
+}
+export function parseNodeFrame(subject: string): { readonly nodeId: string; readonly link: string } | null {
+  const [nodeId = "", up, managerId = "", link = "", ...rest] = subject.startsWith(nodePrefix)
+    ? subject.slice(nodePrefix.length).split(".")
+    : [];
+  const isFrame = up === "up" && rest.length === 0 && [nodeId, managerId, link].every(isSubjectToken);
+  return isFrame ? { nodeId, link } : null;
+}
+
+// muster.v1.node.<nodeId>.down.<link> — LinkFrame, from a manager to the node
+export function frameForNode(nodeId: string, link: string): string {
+  return `${nodePrefix}${token(nodeId)}.down.${token(link)}`;
+}
+
 function parseBetween(subject: string, prefix: string, suffix: string): string | null {
   return subject.endsWith(suffix) ? parseLast(subject.slice(0, -suffix.length), prefix) : null;
 }

@@ -73,6 +73,8 @@ export interface SimOptions {
   readonly attackMs: number;
   /** Probability that a node's call is repeated later; 0: never. */
   readonly repeats: number;
+  /** Probability that a node calls managers over NATS instead of gRPC. */
+  readonly natsNodes: number;
   /**
    * Number of records in the log's history; older ones are purged after a snapshot. 0: the default, more than any run writes.
    */
@@ -130,6 +132,7 @@ export function drawOptions(seed: number): SimOptions {
     ...drawDrivers(new SimRandom(`${seed}/options.drivers`), new SimRandom(`${seed}/options.health`)),
     ...drawRebalance(new SimRandom(`${seed}/options.rebalance`)),
     repeats: drawRepeats(new SimRandom(`${seed}/options.repeats`)),
+    natsNodes: drawNatsNodes(new SimRandom(`${seed}/options.natsNodes`)),
     historyRecords: drawHistoryRecords(new SimRandom(`${seed}/options.historyRecords`), looksBack + watchers > 0),
     trials: 2,
     onlyTrials: null,
@@ -138,6 +141,10 @@ export function drawOptions(seed: number): SimOptions {
 
 function drawRepeats(random: SimRandom): number {
   return random.chance(0.3) ? random.between(0.05, 0.4) : 0;
+}
+
+function drawNatsNodes(random: SimRandom): number {
+  return random.chance(0.3) ? random.pick([0.5, 1]) : 0;
 }
 
 /** Reads of the past and resumed watches may need any record. */
@@ -294,6 +301,7 @@ export function describeOptions(options: SimOptions): string {
   };
   note("attackMs", options.attackMs);
   note("repeats", options.repeats);
+  note("natsNodes", options.natsNodes);
   note("historyRecords", options.historyRecords);
   note("skewMsMax", options.skewMsMax);
   note("driftPpmMax", options.driftPpmMax);

@@ -53,6 +53,7 @@ export function quietOptions({ agents, managers, seed }: Pick<SimOptions, "seed"
     },
     attackMs: 0,
     repeats: 0,
+    natsNodes: 0,
     historyRecords: 0,
     lateAgents: 0,
     trials: 0,

@@ -5,6 +5,7 @@
  * S132: no fault of managers, NATS or the network makes a node DOWN whose agent runs.
  */
 import { NodeStatus_State } from "../proto/gen/messages.ts";
+import { linkSilentMsMax } from "../runtime/calls/link.ts";
 import type { SimRandom } from "../runtime/sim/random.ts";
 import type { SimProcess } from "../runtime/sim/simulation.ts";
 import { silentMsMax } from "./invariants/nodes.ts";
@@ -124,7 +125,11 @@ export class Trials {
     if (pair === null) return null;
     return async () => {
       this.#discard(pair.agent);
-      await this.#expectDown(pair.agent, brokenMsMax, "its connection broke");
+      const { nodes } = this.#parts;
+      // NATS tells managers nothing of a broken connection.
+      if (nodes.usesNats(pair.agent))
+        await this.#expectDown(pair.agent, brokenMsMax + linkSilentMsMax, "its link broke");
+      else await this.#expectDown(pair.agent, brokenMsMax, "its connection broke");
     };
   }
 

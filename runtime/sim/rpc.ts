@@ -8,14 +8,7 @@
 import type { MethodDescriptor } from "../../proto/codec.ts";
 import { RpcError, Status, type Peer, type ReceivingCall, type RpcChannel, type SendingCall } from "../ports/rpc.ts";
 import type { ConnectionEnd, Endpoint, Keepalive, SimNetwork } from "./network.ts";
-import {
-  ServedConnection,
-  type AnyMethod,
-  type CallClient,
-  type Listener,
-  type Served,
-  type SimGate,
-} from "./rpc-server.ts";
+import { methodsOf, ServedConnection, type CallGate, type Caller, type Served, type Service } from "../calls/served.ts";
 
 const keepalive: Keepalive = { leastMs: 3_000, mostMs: 12_000 };
 /** How long a refused or unanswered connection takes to fail, in milliseconds. */
@@ -24,10 +17,11 @@ const connectMsMax = 5_000;
 /** The contents of a certificate; null for a caller without one. `notAfterMs`: its expiry; absent: it never expires. */
 export type SimIdentity = (NonNullable<Peer["identity"]> & { readonly notAfterMs?: number }) | null;
 
-/** A service's table and its handlers, which the compiler has checked against each other. */
-export interface SimService {
-  readonly service: { readonly name: string; readonly methods: object };
-  readonly handlers: object;
+interface Listener {
+  readonly endpoint: Endpoint;
+  readonly methods: ReadonlyMap<string, Served>;
+  readonly peerOf: (identity: Peer["identity"], client: string) => Peer;
+  readonly gate: CallGate | null;
 }
 
 /** The addresses of one simulation and their listeners. */
@@ -69,18 +63,11 @@ export class SimRpc {
    */
   serve(
     address: string,
-    services: readonly SimService[],
+    services: readonly Service[],
     peerOf: (identity: SimIdentity, client: string) => Peer = defaultPeer,
-    gate: SimGate | null = null,
+    gate: CallGate | null = null,
   ): () => void {
-    const methods = new Map<string, Served>();
-    for (const { service, handlers } of services) {
-      for (const [name, method] of Object.entries(service.methods)) {
-        const handler = (handlers as Record<string, unknown>)[name];
-        if (handler !== undefined) methods.set((method as AnyMethod).path, { method: method as AnyMethod, handler });
-      }
-    }
-    return this.#rpc.listen(address, { endpoint: this.#endpoint, methods, peerOf, gate });
+    return this.#rpc.listen(address, { endpoint: this.#endpoint, methods: methodsOf(services), peerOf, gate });
   }
 
   /** Returns immediately; calls wait for the connection, or fail with UNAVAILABLE if there is none. */
@@ -115,6 +102,7 @@ class SimChannel implements RpcChannel {
   readonly #closedListeners = new Set<() => void>();
   #end: ConnectionEnd | null = null;
   #served: ServedConnection | null = null;
+  #serverEnd: ConnectionEnd | null = null;
   #isOver = false;
   #nextCall = 1;
 
@@ -134,7 +122,17 @@ class SimChannel implements RpcChannel {
     const ends = network.connect(endpoint, listener.endpoint, { client: keepalive, server: keepalive });
     this.#end = ends.client;
     ends.client.onBroken = () => this.#break();
-    this.#served = new ServedConnection(ends.server, listener, listener.peerOf(identity, endpoint.name));
+    const { gate, methods } = listener;
+    const served = new ServedConnection({
+      clock: listener.endpoint.clock,
+      methods,
+      gate,
+      peer: listener.peerOf(identity, endpoint.name),
+      close: () => ends.server.close(),
+    });
+    ends.server.onBroken = () => served.broken();
+    this.#served = served;
+    this.#serverEnd = ends.server;
     // Data may be sent immediately, but an unanswered handshake fails sooner than a keepalive.
     let isAnswered = false;
     ends.client.send(() =>
@@ -284,15 +282,38 @@ class SimChannel implements RpcChannel {
     const id = this.#nextCall++;
     this.#calls.set(id, call);
     const served = this.#served;
-    const client: CallClient = {
-      message: (bytes) => this.#calls.get(id)?.onMessage(bytes),
-      end: (error) => this.#finish(id, error),
-    };
+    const caller = this.#callerOf(id);
     this.#end?.send(() => {
-      served?.open(id, method.path, options.traceparent ?? "", options.timeoutMs, client);
+      served?.open(id, method.path, options.traceparent ?? "", options.timeoutMs, caller);
       if (request !== null) served?.message(id, request);
     });
     return id;
+  }
+
+  /** Sends what a call's handler answers over the server's half. */
+  #callerOf(id: number): Caller {
+    const end = this.#serverEnd;
+    let buffered = 0;
+    return {
+      message: (bytes) => {
+        buffered += bytes.length;
+        end?.send(() => {
+          buffered -= bytes.length;
+          this.#calls.get(id)?.onMessage(bytes);
+        });
+      },
+      // Together, as in one packet.
+      answer: (bytes) =>
+        end?.send(() => {
+          this.#calls.get(id)?.onMessage(bytes);
+          this.#finish(id, null);
+        }),
+      end: (error) => end?.send(() => this.#finish(id, error)),
+      bufferedBytes: () => buffered,
+      // The simulated network has no flow-control windows.
+      pause: () => {},
+      resume: () => {},
+    };
   }
 
   /** Ends a call from this side; an error is reported to its caller. */

@@ -16,6 +16,7 @@ import { SimNetwork, type Endpoint } from "./network.ts";
 import { SimRandom } from "./random.ts";
 import { RecordedLives } from "./recorded-lives.ts";
 import { SimRpc, SimRpcNetwork } from "./rpc.ts";
+import { SimSubjects, type SimNodeBus } from "./subjects.ts";
 import { createSimTelemetry, type SimTelemetry } from "./telemetry.ts";
 import { SimTrace } from "./trace.ts";
 
@@ -41,6 +42,8 @@ export interface SimPorts {
   readonly rpc: SimRpc;
   /** Connected on first use; agents have none. */
   readonly bus: Bus;
+  /** The NATS between nodes and managers, which has no log. */
+  readonly nodeBus: SimNodeBus;
   readonly log: Log;
   readonly blobs: Blobs;
   leases(bucket: string, ttlMs: number): LeaseBucket;
@@ -64,6 +67,8 @@ export class Simulation {
   readonly network: SimNetwork;
   readonly nats: SimNatsServer;
   readonly rpc: SimRpcNetwork;
+  /** The NATS between nodes and managers. */
+  readonly subjects: SimSubjects;
   /** Finished spans of all processes, in the order of their ends; null: not kept. */
   readonly spans: ReadableSpan[] | null;
   /** Null: not kept. */
@@ -82,6 +87,7 @@ export class Simulation {
     this.network = new SimNetwork(this.clock, this.random.fork("network"), this.trace);
     this.nats = new SimNatsServer(this.network, this.random.fork("nats"));
     this.rpc = new SimRpcNetwork(this.network);
+    this.subjects = new SimSubjects(this.network, this.random.fork("subjects"));
   }
 
   /** Adds a process; it runs after `start`. */
@@ -238,7 +244,7 @@ export class SimProcess {
   }
 
   #ports(endpoint: Endpoint): SimPorts {
-    const { lives, network, nats, rpc, spans, trace } = this.#simulation;
+    const { lives, network, nats, rpc, spans, subjects, trace } = this.#simulation;
     const random = this.#simulation.random.fork(`${this.name}.${this.#lives}`);
     const { clock } = endpoint;
     let link: SimNatsLink | null = null;
@@ -268,6 +274,7 @@ export class SimProcess {
       get bus() {
         return connect();
       },
+      nodeBus: subjects.of(endpoint),
       get log() {
         return (log ??= new SimLog(connect(), clock, trace));
       },

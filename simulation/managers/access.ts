@@ -11,7 +11,7 @@ import { NodeRole } from "../../proto/gen/messages.ts";
 import type { Clock } from "../../runtime/ports/index.ts";
 import type { Peer } from "../../runtime/ports/rpc.ts";
 import type { SimIdentity } from "../../runtime/sim/rpc.ts";
-import type { SimGate } from "../../runtime/sim/rpc-server.ts";
+import type { CallGate } from "../../runtime/calls/served.ts";
 import type { Store } from "../../runtime/store/store.ts";
 
 /** Tolerance of S92, in milliseconds: a drifting clock measures the remaining time by itself. */
@@ -42,7 +42,7 @@ function endOf({ identity }: Peer): number | null {
   return (identity as SimIdentity)?.notAfterMs ?? null;
 }
 
-export function simGate({ clock, mark, membership, onWrong, store }: SimAccessOptions): SimGate {
+export function simGate({ clock, mark, membership, onWrong, store }: SimAccessOptions): CallGate {
   const connections = new CertifiedConnections<{ readonly caller: Caller; readonly end: () => void }>({
     clock,
     membership,

@@ -15,7 +15,7 @@ import type { MethodDescriptor } from "../../proto/codec.ts";
 import { UsersService } from "../../proto/gen/messages.ts";
 import type { HashedPassword, Passwords } from "../../runtime/ports/passwords.ts";
 import type { CallContext, Peer, Sink } from "../../runtime/ports/rpc.ts";
-import type { SimService } from "../../runtime/sim/rpc.ts";
+import type { Service } from "../../runtime/calls/served.ts";
 
 /** Hashing without cost or randomness. */
 const passwords: Passwords = {
@@ -55,7 +55,7 @@ export const JsonWire = {
 
 /** The JSON API of one life of a manager; `open` counts the connections that are left. */
 export function serveSimJson({ environment: env, services }: Manager): {
-  readonly services: readonly SimService[];
+  readonly services: readonly Service[];
   open(): number;
 } {
   const { clock, store, telemetry } = env;

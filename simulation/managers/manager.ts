@@ -53,6 +53,7 @@ import { simulatedAuthority } from "./authority.ts";
 import { fenced } from "../invariants/fence.ts";
 import { tellingVersions } from "../invariants/sessions.ts";
 import { serveSimJson } from "./json-wire.ts";
+import { serveNatsNodes } from "./nats-nodes.ts";
 import { traceTransitions } from "../transitions.ts";
 
 /** The default of `runtime/nats/leases.ts`. */
@@ -287,38 +288,35 @@ function runManager(
     );
     const peerOf = (identity: SimIdentity, client: string): Peer => ({ identity, local: false, address: client });
     onServing(manager.replica);
-    ports.rpc.serve(
-      address,
-      [
-        { service: CAService, handlers: services.ca },
-        { service: NodeCAService, handlers: services.nodeCa },
-        { service: DataKeysService, handlers: services.dataKeys },
-        { service: DispatcherService, handlers: dispatcher },
-        { service: LogBrokerLines, handlers: services.logBroker },
-        { service: LogsLines, handlers: services.logs },
-        { service: TaskAccessService, handlers: services.taskAccess },
-        ...(isOlder ? [] : servicesOfAgents(services)),
-        { service: InspectionService, handlers: services.inspection },
-        { service: HealthService, handlers: services.health },
-        { service: ControlService, handlers: control },
-        { service: WatchService, handlers: services.watch },
-        { service: OperatorService, handlers: services.operator },
-        { service: ResourceAllocatorService, handlers: services.resourceAllocator },
-        ...(json?.services ?? []),
-      ],
-      peerOf,
-      simGate({
-        clock,
-        // Simulated managers join without a token: the log lists each only once it has the keys to write its own record.
-        membership: {
-          ...manager.standings,
-          isDemoted: (id) => manager.replica.get("node", id) !== undefined && manager.standings.isDemoted(id),
-        },
-        store: manager.replica,
-        onWrong: (claim) => onWrong(`${claim} (on ${ports.name})`),
-        mark: (name) => trace.mark(name),
-      }),
-    );
+    const served = [
+      { service: CAService, handlers: services.ca },
+      { service: NodeCAService, handlers: services.nodeCa },
+      { service: DataKeysService, handlers: services.dataKeys },
+      { service: DispatcherService, handlers: dispatcher },
+      { service: LogBrokerLines, handlers: services.logBroker },
+      { service: LogsLines, handlers: services.logs },
+      { service: TaskAccessService, handlers: services.taskAccess },
+      ...(isOlder ? [] : servicesOfAgents(services)),
+      { service: InspectionService, handlers: services.inspection },
+      { service: HealthService, handlers: services.health },
+      { service: ControlService, handlers: control },
+      { service: WatchService, handlers: services.watch },
+      { service: OperatorService, handlers: services.operator },
+      { service: ResourceAllocatorService, handlers: services.resourceAllocator },
+    ];
+    const gate = simGate({
+      clock,
+      // Simulated managers join without a token: the log lists each only once it has the keys to write its own record.
+      membership: {
+        ...manager.standings,
+        isDemoted: (id) => manager.replica.get("node", id) !== undefined && manager.standings.isDemoted(id),
+      },
+      store: manager.replica,
+      onWrong: (claim) => onWrong(`${claim} (on ${ports.name})`),
+      mark: (name) => trace.mark(name),
+    });
+    ports.rpc.serve(address, [...served, ...(json?.services ?? [])], peerOf, gate);
+    serveNatsNodes(ports, address, served, gate);
     isServing = true;
   }
 

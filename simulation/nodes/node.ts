@@ -3,12 +3,17 @@ import { startAgent, type Agent } from "../../actors/agent/agent.ts";
 import type { AgentPorts, Credentials, Dialer, TaskDriver, TlsMaterial } from "../../actors/agent/ports.ts";
 import { Host } from "../../runtime/host.ts";
 import type { Probes } from "../../runtime/ports/probes.ts";
-import { RpcError, Status } from "../../runtime/ports/rpc.ts";
+import { openNodeLink } from "../../runtime/calls/node-link.ts";
+import { newId } from "../../runtime/ids.ts";
+import { RpcError, Status, type RpcChannel } from "../../runtime/ports/rpc.ts";
+import type { SimIdentity } from "../../runtime/sim/rpc.ts";
+import { simPayloadBytesMax } from "../../runtime/sim/subjects.ts";
 import type { SimPorts } from "../../runtime/sim/simulation.ts";
 import type { NetworkMachine } from "./network-machine.ts";
 import type { SimDrivers } from "./drivers.ts";
 import type { AssignedVersions } from "../invariants/sessions.ts";
 import { identityOf, simulatedAuthority } from "../managers/authority.ts";
+import { natsManagerId } from "../managers/nats-nodes.ts";
 import { agentDisk, type SimMachine } from "./machine.ts";
 import type { Repeats } from "./repeats.ts";
 import { traceTransitions } from "../transitions.ts";
@@ -51,6 +56,8 @@ interface NodeOptions {
   readonly dataplanes: SimDataplanes | null;
   readonly assigned: AssignedVersions;
   readonly repeats: Repeats;
+  /** It calls managers over NATS instead of gRPC. */
+  readonly usesNats: boolean;
   /** Its actors. */
   readonly onHost: (host: Host) => void;
   /** An invariant is violated. */
@@ -71,6 +78,22 @@ interface NodeOptions {
   readonly join: { readonly address: string; readonly token: string };
 }
 
+/** A link over the simulated NATS, whose servers know the node by its certificate. */
+async function openLink(
+  { clock, nodeBus: bus, random }: SimPorts,
+  trace: SimTrace,
+  manager: string,
+  identity: SimIdentity,
+): Promise<RpcChannel> {
+  const nodeId = identity?.nodeId ?? `joining-${newId(random)}`;
+  bus.present(nodeId, identity);
+  const managerId = natsManagerId(manager);
+  const link = await openNodeLink({ clock, random, bus, nodeId, managerId, payloadBytesMax: simPayloadBytesMax });
+  trace.mark("link.opened");
+  link.onClosed(() => trace.mark("link.broken"));
+  return link;
+}
+
 export function bootNode(
   ports: SimPorts,
   {
@@ -88,6 +111,7 @@ export function bootNode(
     repeats,
     storage,
     trace,
+    usesNats,
   }: NodeOptions,
 ): Agent {
   const { clock, random, rpc, telemetry } = ports;
@@ -96,10 +120,8 @@ export function bootNode(
   onHost(host);
   const dialer: Dialer = {
     dial: async (manager, credentials, material) => {
-      const channel = await rpc.connect(
-        manager,
-        credentials === "node" ? identityOf(material.certificatePem, clock.now()) : null,
-      );
+      const identity = credentials === "node" ? identityOf(material.certificatePem, clock.now()) : null;
+      const channel = await (usesNats ? openLink(ports, trace, manager, identity) : rpc.connect(manager, identity));
       // After connecting, as in TLS: an unreachable peer rejects nothing.
       const problem = handshake(manager, credentials, material);
       if (problem === null) return repeats.through(assigned.watching(channel, manager));

@@ -32,6 +32,8 @@ export interface SimAgent {
   readonly network: NetworkMachine | null;
   /** Address for packets from other nodes to its tasks. */
   readonly address: string;
+  /** It calls managers over NATS instead of gRPC. */
+  readonly usesNats: boolean;
 }
 
 interface SimNodesOptions {
@@ -62,6 +64,11 @@ export class SimNodes {
 
   get processes(): readonly SimProcess[] {
     return this.all.map(({ process: each }) => each);
+  }
+
+  /** Whether the node calls managers over NATS. */
+  usesNats(agent: SimProcess): boolean {
+    return this.all.some(({ process: each, usesNats }) => each === agent && usesNats);
   }
 
   /** The driver plugins of the nodes that have some. */
@@ -98,6 +105,7 @@ export class SimNodes {
     });
     const chance = this.#isHealed ? 0 : options.repeats;
     const repeats = new Repeats({ clock, random: random.fork(`repeats.${name}`), trace, chance });
+    const usesNats = random.fork(`link.${name}`).chance(options.natsNodes);
     const address = `192.0.2.${this.all.length + 1}`;
     let at = random.pick(managers.serving);
     let token = "";
@@ -110,6 +118,7 @@ export class SimNodes {
       drivers,
       network,
       address,
+      usesNats,
     };
     const each = simulation.process(
       name,
@@ -132,6 +141,7 @@ export class SimNodes {
           address,
           assigned,
           repeats,
+          usesNats,
           storage,
           dataplanes,
           onHost: (host) => (agent.host = host),

@@ -93,6 +93,7 @@ export class ScriptedWorld {
         policyOperations: 0,
         attackMs: 0,
         repeats: 0,
+        natsNodes: 0,
         historyRecords: 0,
         volumeOperations: 0,
         ...(options.tasks === undefined ? {} : { tasks: options.tasks }),

@@ -12,6 +12,8 @@ test("every builder of a subject is undone by its parser", (t) => {
     t.is(subjects.parseFeedLeased(subjects.feedLeased(id)), id);
     t.is(subjects.parseFeedTaken(subjects.feedTaken(id)), id);
     t.is(subjects.parseRecentRead(subjects.recentRead(id)), id);
+    t.deepEqual(subjects.parseNodeFrame(subjects.nodeFrame(id, "m", "l")), { nodeId: id, link: "l" });
+    t.deepEqual(subjects.parseNodeFrame(subjects.nodeFrame("n", id, id)), { nodeId: "n", link: id });
     for (const actor of [null, "", "ledger", "session/n1", "plugin/a.b c", "é>*"])
       t.is(subjects.parseFeedPublished(subjects.feedPublished(`manager-${id}`, actor)), `manager-${id}`);
   }
@@ -42,11 +44,16 @@ test("a parser answers null for another's subject", (t) => {
     t.is(subjects.parseFeedTaken(subject), null);
     t.is(subjects.parseRecentRead(subject), null);
     t.is(subjects.parseFeedPublished(subject), null);
+    t.is(subjects.parseNodeFrame(subject), null);
   }
+  for (const subject of [subjects.frameForNode("n1", "l"), `${subjects.nodeFrame("n1", "m1", "l")}.more`])
+    t.is(subjects.parseNodeFrame(subject), null);
 });
 
 test("B1: an id that would change a subject's meaning is rejected", (t) => {
   for (const id of ["", "a.b", "*", ">", "a b", "é"]) {
+    t.throws(() => subjects.nodeFrame(id, "m1", "l"), { instanceOf: InvariantError });
+    t.throws(() => subjects.frameForNode(id, "l"), { instanceOf: InvariantError });
     t.throws(() => subjects.managerBeat(id), { instanceOf: InvariantError });
   }
 });
@@ -60,6 +67,10 @@ test("built subjects match the wildcards that receivers subscribe to", (t) => {
   };
   t.true(matches(subjects.managerBeat("m1"), subjects.managerBeats));
   t.true(matches(subjects.feedPublished("node-n1", "task/t1"), subjects.feedPublications));
+  t.true(matches(subjects.nodeFrame("n1", "m1", "l"), subjects.nodeFramesFor("m1")));
+  t.false(matches(subjects.nodeFrame("n1", "m2", "l"), subjects.nodeFramesFor("m1")));
+  for (const subject of [subjects.nodeFrame("n1", "m1", "l"), subjects.frameForNode("n1", "l")])
+    t.true(matches(subject, "muster.v1.node.n1.>"), "a node's permissions cover its own subjects");
 });
 
 test("every subject has Muster's form, in lower case, and is unique", (t) => {
@@ -78,8 +89,10 @@ test("every subject has Muster's form, in lower case, and is unique", (t) => {
     subjects.feedTaken("x"),
     subjects.recentRead("x"),
     subjects.feedPublished("x", null),
+    subjects.nodeFrame("x", "x", "x"),
+    subjects.frameForNode("x", "x"),
     subjects.log,
   ];
-  for (const subject of all) t.regex(subject, /^muster\.v1\.(svc|cmd|log|beat|out|inspect)(\.[a-z:-]+)*$/);
+  for (const subject of all) t.regex(subject, /^muster\.v1\.(svc|cmd|log|beat|out|inspect|node)(\.[a-z:-]+)*$/);
   t.is(new Set(all).size, all.length);
 });

@@ -1,14 +1,14 @@
 /**
- * The server's half of calls over the simulated network (rpc.ts). Its C2: nothing reaches a handler after the connection has
- * ended on this side.
+ * The server's half of calls over any connection: runs the handlers, and answers through a `Caller`. C2 of the transports:
+ * nothing reaches a handler after the connection has ended on this side.
  */
 import type { Codec } from "../../proto/codec.ts";
 import { inCall, type OpenCall } from "../observation/cause.ts";
+import type { Clock } from "../ports/index.ts";
 import { RpcError, Status, type CallContext, type Peer, type Sink } from "../ports/rpc.ts";
-import type { ConnectionEnd, Endpoint } from "./network.ts";
 
 /** Admits callers, and limits how long: what `edges/grpc/` checks for each call, and while calls are open. */
-export interface SimGate {
+export interface CallGate {
   /** The peer for the handler, or the reason for which the call is refused. */
   admit(peer: Peer, path: string): Peer | string;
   /** Until `closed`, `end` may end the connection, and each of its calls with the reason that `admit` then gives. */
@@ -17,12 +17,22 @@ export interface SimGate {
   sends(peer: Peer, path: string): void;
 }
 
-export interface Listener {
-  readonly endpoint: Endpoint;
-  readonly methods: ReadonlyMap<string, Served>;
-  readonly peerOf: (identity: Peer["identity"], client: string) => Peer;
-  /** Null admits everyone. */
-  readonly gate: SimGate | null;
+/** A service's table and its handlers, which the compiler has checked against each other. */
+export interface Service {
+  readonly service: { readonly name: string; readonly methods: object };
+  readonly handlers: object;
+}
+
+/** The served methods by path; those without a handler are missing. */
+export function methodsOf(services: readonly Service[]): ReadonlyMap<string, Served> {
+  const methods = new Map<string, Served>();
+  for (const { service, handlers } of services) {
+    for (const [name, method] of Object.entries(service.methods)) {
+      const handler = (handlers as Record<string, unknown>)[name];
+      if (handler !== undefined) methods.set((method as AnyMethod).path, { method: method as AnyMethod, handler });
+    }
+  }
+  return methods;
 }
 
 export interface Served {
@@ -30,7 +40,7 @@ export interface Served {
   readonly handler: unknown;
 }
 
-export interface AnyMethod {
+interface AnyMethod {
   readonly path: string;
   readonly request: Codec<unknown>;
   readonly response: Codec<unknown>;
@@ -38,29 +48,39 @@ export interface AnyMethod {
   readonly responseStream: boolean;
 }
 
+interface ServedConnectionOptions {
+  readonly clock: Clock;
+  readonly methods: ReadonlyMap<string, Served>;
+  readonly peer: Peer;
+  /** Null admits everyone. */
+  readonly gate: CallGate | null;
+  /** Closes the connection from this side. */
+  readonly close: () => void;
+}
+
 /** The server's half of one connection. */
 export class ServedConnection {
-  readonly end: ConnectionEnd;
-  readonly #listener: Listener;
-  readonly #peer: Peer;
+  readonly #options: ServedConnectionOptions;
+  readonly #gated: { closed(): void } | undefined;
   readonly #calls = new Map<number, ServedCall>();
 
-  constructor(end: ConnectionEnd, listener: Listener, peer: Peer) {
-    this.end = end;
-    this.#listener = listener;
-    this.#peer = peer;
-    const gated = listener.gate?.opened(peer, () => this.#revoke());
-    end.onBroken = () => {
-      gated?.closed();
-      for (const call of this.#calls.values()) call.abort();
-      this.#calls.clear();
-    };
+  constructor(options: ServedConnectionOptions) {
+    this.#options = options;
+    this.#gated = options.gate?.opened(options.peer, () => this.#revoke());
+  }
+
+  /** To be called once when the connection has ended for any reason other than `close`. */
+  broken(): void {
+    this.#gated?.closed();
+    for (const call of this.#calls.values()) call.abort();
+    this.#calls.clear();
   }
 
   /** The caller's identity or role has changed. */
   #revoke(): void {
     for (const call of this.#calls.values()) {
-      const admitted = this.#listener.gate?.admit(this.#peer, call.path);
+      const { gate, peer } = this.#options;
+      const admitted = gate?.admit(peer, call.path);
       call.revoke(
         typeof admitted === "string"
           ? new RpcError(Status.PERMISSION_DENIED, admitted)
@@ -68,24 +88,23 @@ export class ServedConnection {
       );
     }
     this.#calls.clear();
-    this.end.close();
+    this.#options.close();
   }
 
-  open(id: number, path: string, traceparent: string, timeoutMs: number | undefined, client: CallClient): void {
-    const served = this.#listener.methods.get(path);
-    const { clock } = this.#listener.endpoint;
-    const { gate } = this.#listener;
-    const call = new ServedCall(this.end, client, {
+  open(id: number, path: string, traceparent: string, timeoutMs: number | undefined, caller: Caller): void {
+    const { clock, gate, methods, peer } = this.#options;
+    const served = methods.get(path);
+    const call = new ServedCall(caller, {
       path,
       onOver: () => this.#calls.delete(id),
-      onSend: () => gate?.sends(this.#peer, path),
+      onSend: () => gate?.sends(peer, path),
     });
     this.#calls.set(id, call);
     if (served === undefined) {
       call.end(new RpcError(Status.UNIMPLEMENTED, `unknown method ${path}`));
       return;
     }
-    const admitted = gate === null ? this.#peer : gate.admit(this.#peer, path);
+    const admitted = gate === null ? peer : gate.admit(peer, path);
     if (typeof admitted === "string") {
       call.end(new RpcError(Status.PERMISSION_DENIED, admitted));
       return;
@@ -112,10 +131,18 @@ export class ServedConnection {
   }
 }
 
-/** Messages from the server's half to the client's. */
-export interface CallClient {
+/** The way from one call to its caller. */
+export interface Caller {
   message(bytes: Uint8Array): void;
-  end(error: RpcError | null): void;
+  /** The only message, and with it the end of the call. */
+  answer(bytes: Uint8Array): void;
+  /** Null: status OK. `drop` discards queued messages. */
+  end(error: RpcError | null, queued: "send" | "drop"): void;
+  /** Bytes of messages that the caller's flow control has not accepted yet. */
+  bufferedBytes(): number;
+  /** Stops the caller from sending, by flow control; messages in flight still arrive. */
+  pause(): void;
+  resume(): void;
 }
 
 interface CallOptions {
@@ -147,8 +174,7 @@ class ServedContext implements CallContext {
 }
 
 class ServedCall implements OpenCall {
-  readonly #end: ConnectionEnd;
-  readonly #client: CallClient;
+  readonly #caller: Caller;
   readonly #options: CallOptions;
   #abort: AbortController | null = null;
   #isAborted = false;
@@ -157,12 +183,11 @@ class ServedCall implements OpenCall {
   #served: Served | null = null;
   #context: CallContext | null = null;
   #requests: RequestQueue | null = null;
+  #hasRequest = false;
   #isOver = false;
-  #buffered = 0;
 
-  constructor(end: ConnectionEnd, client: CallClient, options: CallOptions) {
-    this.#end = end;
-    this.#client = client;
+  constructor(caller: Caller, options: CallOptions) {
+    this.#caller = caller;
     this.#options = options;
   }
 
@@ -184,9 +209,21 @@ class ServedCall implements OpenCall {
     this.#served = served;
     this.#context = context;
     if (!served.method.requestStream) return;
-    this.#requests = new RequestQueue();
+    const requests = (this.#requests = new RequestQueue(this.#caller));
+    if (served.method.responseStream) {
+      const handler = served.handler as (
+        requests: AsyncIterable<unknown>,
+        sink: Sink<unknown>,
+        call: CallContext,
+      ) => Promise<void>;
+      inCall(this.path, this, () => handler(requests, this.#sinkOf(served.method), context)).then(
+        () => this.end(null),
+        (error: unknown) => this.end(asRpcError(error)),
+      );
+      return;
+    }
     const handler = served.handler as (requests: AsyncIterable<unknown>, call: CallContext) => Promise<unknown>;
-    void this.#answer(() => inCall(this.path, this, () => handler(this.#requests as RequestQueue, context)));
+    void this.#answer(() => inCall(this.path, this, () => handler(requests, context)));
   }
 
   receive(bytes: Uint8Array): void {
@@ -201,12 +238,15 @@ class ServedCall implements OpenCall {
     }
     if (this.#requests !== null) {
       this.#requests.push(request);
-    } else if (method.responseStream) {
-      const sink: Sink<unknown> = {
-        write: (message) => this.#write(method.response.encode(message)),
-        end: (error) => this.end(error ?? null),
-        bufferedBytes: () => this.#buffered,
-      };
+      return;
+    }
+    if (this.#hasRequest) {
+      this.end(new RpcError(Status.UNIMPLEMENTED, "expected one request, received another"));
+      return;
+    }
+    this.#hasRequest = true;
+    if (method.responseStream) {
+      const sink = this.#sinkOf(method);
       try {
         inCall(this.path, this, () =>
           (handler as (request: unknown, sink: Sink<unknown>, call: CallContext) => void)(request, sink, context),
@@ -219,6 +259,14 @@ class ServedCall implements OpenCall {
         inCall(this.path, this, () => (handler as (request: unknown, call: CallContext) => unknown)(request, context)),
       );
     }
+  }
+
+  #sinkOf({ response }: AnyMethod): Sink<unknown> {
+    return {
+      write: (message) => this.#write(response.encode(message)),
+      end: (error, queued) => this.end(error ?? null, queued),
+      bufferedBytes: () => this.#caller.bufferedBytes(),
+    };
   }
 
   finish(): void {
@@ -242,17 +290,16 @@ class ServedCall implements OpenCall {
   /** Ends the call with the error at the caller, and here as if the caller had disconnected. */
   revoke(error: RpcError): void {
     if (this.#isOver) return;
-    this.#end.send(() => this.#client.end(error));
+    this.#caller.end(error, "drop");
     this.abort();
   }
 
-  end(error: RpcError | null): void {
+  end(error: RpcError | null, queued: "send" | "drop" = "send"): void {
     if (this.#isOver) return;
     this.#over();
-    this.#end.send(() => this.#client.end(error));
+    this.#caller.end(error, queued);
   }
 
-  /** The answer and the end of the call arrive together, as in one packet. */
   async #answer(handle: () => unknown): Promise<void> {
     const { method } = this.#served as Served;
     try {
@@ -260,10 +307,7 @@ class ServedCall implements OpenCall {
       if (this.#isOver) return;
       this.#options.onSend();
       this.#over();
-      this.#end.send(() => {
-        this.#client.message(bytes);
-        this.#client.end(null);
-      });
+      this.#caller.answer(bytes);
     } catch (error) {
       this.end(asRpcError(error));
     }
@@ -272,28 +316,30 @@ class ServedCall implements OpenCall {
   #write(bytes: Uint8Array): void {
     if (this.#isOver) return;
     this.#options.onSend();
-    this.#buffered += bytes.length;
-    this.#end.send(() => {
-      this.#buffered -= bytes.length;
-      this.#client.message(bytes);
-    });
+    this.#caller.message(bytes);
   }
 }
 
 /** Converts a handler's failure to what the caller sees. */
 function asRpcError(error: unknown): RpcError {
-  if (error instanceof RpcError) return new RpcError(error.code, error.message);
+  if (error instanceof RpcError) return error;
   return new RpcError(Status.INTERNAL, error instanceof Error ? error.message : String(error));
 }
 
-/** Queues a client stream's messages for its handler. */
+/** Queues a client stream's messages for its handler; while any waits, the caller is asked to send no more. */
 class RequestQueue implements AsyncIterable<unknown> {
+  readonly #caller: Pick<Caller, "pause" | "resume">;
   readonly #waiting: unknown[] = [];
   #isDone = false;
   #wake: (() => void) | null = null;
 
+  constructor(caller: Pick<Caller, "pause" | "resume">) {
+    this.#caller = caller;
+  }
+
   push(request: unknown): void {
     this.#waiting.push(request);
+    if (this.#waiting.length === 1) this.#caller.pause();
     this.#wake?.();
   }
 
@@ -304,7 +350,11 @@ class RequestQueue implements AsyncIterable<unknown> {
 
   async *[Symbol.asyncIterator](): AsyncIterator<unknown> {
     for (;;) {
-      while (this.#waiting.length > 0) yield this.#waiting.shift();
+      while (this.#waiting.length > 0) {
+        const request = this.#waiting.shift();
+        if (this.#waiting.length === 0) this.#caller.resume();
+        yield request;
+      }
       if (this.#isDone) return;
       await new Promise<void>((resolve) => (this.#wake = resolve));
     }

@@ -1,0 +1,121 @@
+/**
+ * A link: a sequence of numbered frames in each direction between a node and a manager, over subjects that may lose, repeat
+ * and reorder messages. It is whole or broken; nothing is sent again.
+ *
+ * LK1: the user of a side gets the other side's frames each once and in order, up to some frame, and none after `onBroken`.
+ * LK2: a lost frame, also the last one, breaks the link within two `aliveMs`: the next frame has a later number.
+ */
+import { LinkFrame, LinkFrame_Kind } from "../../proto/gen/messages.ts";
+import type { Clock, TimerHandle } from "../ports/index.ts";
+
+/** A side that has sent nothing for so long sends its number, in milliseconds. */
+export const aliveMs = 2_000;
+/**
+ * A link breaks after this number of intervals of `aliveMs` without any frame. Intervals of this process's own timer, because a process
+ * that was stopped itself has not been left alone.
+ */
+const silentMax = 3;
+/** A side notices within this time that the other is gone, in milliseconds. */
+export const linkSilentMsMax = (silentMax + 1) * aliveMs;
+
+type Fields = Partial<Omit<LinkFrame, "life" | "number">>;
+
+interface LinkOptions {
+  readonly clock: Clock;
+  /** Chosen by the manager. */
+  readonly life: string;
+  /** Number of frames that each side has sent before: of the opening. */
+  readonly sent: number;
+  readonly received: number;
+  readonly publish: (frame: Uint8Array) => void;
+  readonly onFrame: (frame: LinkFrame) => void;
+  /** Called once, unless this side closes the link first. */
+  readonly onBroken: (reason: string) => void;
+}
+
+export class Link {
+  readonly #options: LinkOptions;
+  #sent: number;
+  #received: number;
+  #isOpen = true;
+  #hasSent = false;
+  #silent = 0;
+  #timer: TimerHandle;
+
+  constructor(options: LinkOptions) {
+    this.#options = options;
+    this.#sent = options.sent;
+    this.#received = options.received;
+    this.#timer = options.clock.setTimeout(() => this.#tick(), aliveMs);
+  }
+
+  get isOpen(): boolean {
+    return this.#isOpen;
+  }
+
+  send(fields: Fields): void {
+    if (!this.#isOpen) return;
+    this.#hasSent = true;
+    this.#sent += 1;
+    const { life, publish } = this.#options;
+    publish(LinkFrame.encode(LinkFrame.create({ ...fields, life, number: this.#sent })));
+  }
+
+  /** A frame that arrived for this link. Frames of other lives, such as recorded ones, and repeated ones have no effect. */
+  receive(frame: LinkFrame): void {
+    if (!this.#isOpen || frame.life !== this.#options.life) return;
+    if (frame.kind === LinkFrame_Kind.GONE) {
+      this.#break(frame.text === "" ? "the peer closed the link" : frame.text);
+      return;
+    }
+    if (frame.number <= this.#received) return;
+    if (frame.number !== this.#received + 1) {
+      this.break(`frame ${this.#received + 1} of the link was lost`);
+      return;
+    }
+    this.#received = frame.number;
+    this.#silent = 0;
+    this.#options.onFrame(frame);
+  }
+
+  /** Ends the link on both sides; this one is not notified. */
+  close(reason: string): void {
+    if (!this.#isOpen) return;
+    this.#shut();
+    const { life, publish } = this.#options;
+    publish(goneFrame(life, reason));
+  }
+
+  /** As `close`, and notifies this side. */
+  break(reason: string): void {
+    if (!this.#isOpen) return;
+    this.close(reason);
+    this.#options.onBroken(reason);
+  }
+
+  #break(reason: string): void {
+    this.#shut();
+    this.#options.onBroken(reason);
+  }
+
+  #shut(): void {
+    this.#isOpen = false;
+    this.#options.clock.clearTimeout(this.#timer);
+  }
+
+  #tick(): void {
+    this.#silent += 1;
+    if (this.#silent > silentMax) {
+      this.break(`nothing was received on the link for ${(silentMax * aliveMs) / 1_000} s`);
+      return;
+    }
+    if (!this.#hasSent) this.send({ kind: LinkFrame_Kind.ALIVE });
+    this.#hasSent = false;
+    this.#timer = this.#options.clock.setTimeout(() => this.#tick(), aliveMs);
+  }
+}
+
+/** Tells the peer that a link has ended. `life`: of the frames that this answers. */
+export function goneFrame(life: string, text: string): Uint8Array {
+  return LinkFrame.encode(LinkFrame.create({ kind: LinkFrame_Kind.GONE, life, text }));
+}

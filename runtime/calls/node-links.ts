@@ -1,0 +1,231 @@
+/**
+ * A manager's side of calls over subjects: accepts the links of nodes, and serves the same handlers as the other edges.
+ *
+ * NL1: the caller is the node in the subject, which nobody else may publish on: nats-server's permissions say so.
+ * NL2: a node's open links and calls, and the bytes of a request, are limited; a node that exceeds them harms only itself.
+ */
+import { decodedOrNull } from "../../proto/codec.ts";
+import { LinkFrame, LinkFrame_Kind } from "../../proto/gen/messages.ts";
+import { newId } from "../ids.ts";
+import type { Bus, Clock, Random } from "../ports/index.ts";
+import { RpcError, Status, type Peer } from "../ports/rpc.ts";
+import { frameForNode, nodeFramesFor, parseNodeFrame } from "../subjects.ts";
+import { endFields, Inbox, Outbox, partBytesMax } from "./flow.ts";
+import { goneFrame, Link } from "./link.ts";
+import { methodsOf, ServedConnection, type CallGate, type Caller, type Served, type Service } from "./served.ts";
+
+/** Open links of a node, which needs one or two; with another one, the oldest is closed. */
+export const linksPerNodeMax = 8;
+/** Open calls of a link: an agent has about ten, and one for each command in a task. */
+export const callsPerLinkMax = 1_000;
+/** Bytes queued for a node that does not read; beyond, the stream ends with RESOURCE_EXHAUSTED. As over gRPC. */
+const queuedBytesMax = 64 * 1024 * 1024;
+
+interface NodeLinksOptions {
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly bus: Pick<Bus, "publish" | "subscribe">;
+  readonly managerId: string;
+  readonly services: readonly Service[];
+  readonly gate: CallGate | null;
+  /** The node's identity by its certificate; null: it may open no link. */
+  readonly peerOf: (nodeId: string, link: string) => Peer | null;
+  /** NATS' `max_payload`. */
+  readonly payloadBytesMax: number;
+  /** Maximum bytes of a request of the method at that path. */
+  readonly requestBytesMax: (path: string) => number;
+}
+
+interface Shared extends Omit<NodeLinksOptions, "services"> {
+  readonly methods: ReadonlyMap<string, Served>;
+}
+
+/** Serves until `close`. */
+export function serveNodeLinks(options: NodeLinksOptions): { close(): void } {
+  const { bus, managerId, peerOf, services } = options;
+  const shared: Shared = { ...options, methods: methodsOf(services) };
+  /** By node and then by link, in the order of their openings. */
+  const nodes = new Map<string, Map<string, ServedLink>>();
+
+  function open(nodeId: string, link: string): void {
+    const peer = peerOf(nodeId, link);
+    if (peer === null) {
+      bus.publish(frameForNode(nodeId, link), goneFrame("", "this node has no certificate of the cluster"));
+      return;
+    }
+    let links = nodes.get(nodeId);
+    if (links === undefined) nodes.set(nodeId, (links = new Map()));
+    for (const oldest of links.values()) {
+      if (links.size < linksPerNodeMax) break;
+      oldest.close("the node has opened too many links");
+    }
+    const onOver = (): void => {
+      nodes.get(nodeId)?.delete(link);
+      if (nodes.get(nodeId)?.size === 0) nodes.delete(nodeId);
+    };
+    // Closing the last of several links has removed the map.
+    nodes.set(nodeId, links);
+    links.set(link, new ServedLink(shared, { peer, down: frameForNode(nodeId, link), onOver }));
+  }
+
+  const subscription = bus.subscribe(nodeFramesFor(managerId), ({ data, subject }) => {
+    const from = parseNodeFrame(subject);
+    const frame = decodedOrNull(LinkFrame, data);
+    if (from === null || frame === null) return;
+    const { link, nodeId } = from;
+    const known = nodes.get(nodeId)?.get(link);
+    if (frame.kind === LinkFrame_Kind.HELLO) {
+      if (known === undefined) open(nodeId, link);
+    } else if (known !== undefined) known.receive(frame);
+    else if (frame.kind !== LinkFrame_Kind.GONE) {
+      // It belongs to an earlier run of this process, for instance.
+      bus.publish(frameForNode(nodeId, link), goneFrame(frame.life, "the manager does not have the link"));
+    }
+  });
+  return {
+    close: () => {
+      subscription.unsubscribe();
+      for (const links of nodes.values()) for (const link of links.values()) link.close("the manager is shutting down");
+    },
+  };
+}
+
+interface ServedLinkOptions {
+  readonly peer: Peer;
+  /** Subject of this side's frames. */
+  readonly down: string;
+  /** Called once, when the link has ended. */
+  readonly onOver: () => void;
+}
+
+interface Call {
+  readonly outbox: Outbox;
+  readonly inbox: Inbox;
+}
+
+class ServedLink {
+  readonly #shared: Shared;
+  readonly #onOver: () => void;
+  readonly #link: Link;
+  readonly #served: ServedConnection;
+  readonly #calls = new Map<number, Call>();
+  #lastCall = 0;
+
+  constructor(shared: Shared, { down, onOver, peer }: ServedLinkOptions) {
+    const { bus, clock, gate, methods, random } = shared;
+    this.#shared = shared;
+    this.#onOver = onOver;
+    this.#link = new Link({
+      clock,
+      life: newId(random),
+      sent: 0,
+      received: 1,
+      publish: (frame) => bus.publish(down, frame),
+      onFrame: (frame) => this.#take(frame),
+      onBroken: () => {
+        this.#over();
+        this.#served.broken();
+      },
+    });
+    this.#link.send({ kind: LinkFrame_Kind.WELCOME });
+    this.#served = new ServedConnection({
+      clock,
+      methods,
+      gate,
+      peer,
+      // The calls have ended, with their reasons.
+      close: () => {
+        this.#link.close("the node's certificate is no longer valid, or its role has changed");
+        this.#over();
+      },
+    });
+  }
+
+  receive(frame: LinkFrame): void {
+    this.#link.receive(frame);
+  }
+
+  close(reason: string): void {
+    this.#link.break(reason);
+  }
+
+  #over(): void {
+    this.#calls.clear();
+    this.#onOver();
+  }
+
+  #take(frame: LinkFrame): void {
+    const { kind, call: id } = frame;
+    // Numbers increase: a late part of an ended call begins none.
+    if (kind === LinkFrame_Kind.CALL && id > this.#lastCall) {
+      this.#lastCall = id;
+      this.#begin(frame);
+    }
+    const call = this.#calls.get(id);
+    if (call === undefined) return;
+    const { inbox, outbox } = call;
+    if (kind === LinkFrame_Kind.TAKEN) outbox.taken(frame.taken);
+    else if (kind === LinkFrame_Kind.LAST) inbox.after(() => this.#served.halfClose(id));
+    else if (kind === LinkFrame_Kind.CANCEL) {
+      this.#forget(id);
+      this.#served.cancel(id);
+    } else inbox.receive(frame);
+  }
+
+  #begin({ call: id, path, timeoutMs, traceparent }: LinkFrame): void {
+    const outbox = new Outbox(partBytesMax(this.#shared.payloadBytesMax), (fields) => {
+      this.#link.send({ ...fields, call: id });
+      if (fields.kind === LinkFrame_Kind.END) this.#calls.delete(id);
+    });
+    if (this.#calls.size >= callsPerLinkMax) {
+      outbox.frame(endFields(Status.RESOURCE_EXHAUSTED, `more than ${callsPerLinkMax} open calls`, null));
+      return;
+    }
+    const caller = this.#callerOf(id, outbox);
+    const messageBytesMax = this.#shared.requestBytesMax(path);
+    const inbox = new Inbox({
+      messageBytesMax,
+      onMessage: (bytes) => this.#served.message(id, bytes),
+      onTooLarge: () => {
+        this.#served.cancel(id);
+        caller.end(
+          new RpcError(Status.RESOURCE_EXHAUSTED, `message larger than max (limit ${messageBytesMax} bytes)`),
+          "drop",
+        );
+      },
+      onTaken: (taken) => this.#link.send({ kind: LinkFrame_Kind.TAKEN, call: id, taken }),
+    });
+    this.#calls.set(id, { outbox, inbox });
+    this.#served.open(id, path, traceparent, timeoutMs === 0 ? undefined : timeoutMs, caller);
+  }
+
+  #callerOf(id: number, outbox: Outbox): Caller {
+    const end = (error: RpcError | null, queued: "send" | "drop"): void => {
+      this.#calls.get(id)?.inbox.over();
+      if (queued === "drop") outbox.drop();
+      outbox.frame(endFields(error?.code ?? Status.OK, error?.message ?? "", error?.details ?? null));
+    };
+    return {
+      message: (bytes) => {
+        if (outbox.bufferedBytes <= queuedBytesMax) {
+          outbox.message(bytes);
+          return;
+        }
+        this.#served.cancel(id);
+        end(new RpcError(Status.RESOURCE_EXHAUSTED, "the receiver of this stream is too slow"), "drop");
+      },
+      answer: (bytes) => outbox.message(bytes, { last: endFields(Status.OK, "", null) }),
+      end,
+      bufferedBytes: () => outbox.bufferedBytes,
+      pause: () => this.#calls.get(id)?.inbox.pause(),
+      resume: () => this.#calls.get(id)?.inbox.resume(),
+    };
+  }
+
+  #forget(id: number): void {
+    const call = this.#calls.get(id);
+    this.#calls.delete(id);
+    call?.inbox.over();
+    call?.outbox.drop();
+  }
+}
