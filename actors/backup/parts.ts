@@ -14,7 +14,7 @@ import type { CallSignal } from "../../runtime/ports/rpc.ts";
 import { RpcError, Status } from "../../runtime/ports/rpc.ts";
 import { backupFormat } from "../../runtime/backup/format.ts";
 import { LogBreak } from "../../runtime/store/log-break.ts";
-import { decodeRecord, equalBytes } from "../../runtime/store/record.ts";
+import { decodeLink, equalBytes } from "../../runtime/store/record.ts";
 import { Seal, type RecordingSigner } from "../../runtime/recording/seal.ts";
 import type { Replica } from "../../runtime/store/replica.ts";
 import { snapshotParts, type Capture } from "../../runtime/store/snapshot.ts";
@@ -31,8 +31,8 @@ const lookMs = 20;
 const aheadBytesMax = 1024 * 1024;
 /** Bytes of records that are queued while they are read: a read-ahead that ends discards them. */
 const waitingBytesMax = 256 * 1024;
-/** Records that are encoded in one turn: about as long as a part of the state takes. */
-const turnRecordsMax = 100;
+/** Bytes of records after which other work gets its turn: a record has a change or thousands. */
+const turnBytes = 32 * 1024;
 
 export interface BackupSources extends PastParts {
   readonly env: Environment;
@@ -85,15 +85,27 @@ export async function* backupParts(sources: BackupSources, request: BackupReques
     while (queue.version < last) {
       if (signal.aborted) throw ended();
       await readOn(sources, queue, last, signal);
-      const records = queue.takeAll();
-      for (let at = 0; at < records.length; at += turnRecordsMax)
-        yield* await stepInTurn(clock, () =>
-          records.slice(at, at + turnRecordsMax).map((record) => sealed(BackupPart.create({ record }))),
-        );
+      for (const records of inTurns(queue.takeAll()))
+        yield* await stepInTurn(clock, () => records.map((record) => sealed(BackupPart.create({ record }))));
     }
   }
   const end: RecordingEnd = seal.end(missing, signer());
   yield BackupPart.create({ end });
+}
+
+/** The records in groups, each of which is encoded in one turn. */
+function* inTurns(records: readonly BackedUpRecord[]): Generator<readonly BackedUpRecord[]> {
+  let group: BackedUpRecord[] = [];
+  let bytes = 0;
+  for (const record of records) {
+    group.push(record);
+    bytes += record.record.length;
+    if (bytes < turnBytes) continue;
+    yield group;
+    group = [];
+    bytes = 0;
+  }
+  if (group.length > 0) yield group;
 }
 
 function ended(): RpcError {
@@ -163,11 +175,11 @@ class RecordQueue {
 
   /** Throws LogBreak. */
   apply(sequence: number, data: Uint8Array): void {
-    const outcome = decodeRecord(data);
+    const outcome = decodeLink(data);
     // A message of others counts as a version without changes, as in a replica.
     if (outcome.kind === "decoded") {
-      const { checksum, transaction } = outcome.record;
-      if (!equalBytes(transaction.previous, this.#checksum))
+      const { checksum, previous } = outcome.record;
+      if (!equalBytes(previous, this.#checksum))
         throw new LogBreak(sequence, "it does not name the record before it as its predecessor");
       this.#checksum = checksum;
     }

@@ -7,7 +7,7 @@
  */
 // With seal.ts the only import of node: below the edges: hashing is pure, and WebCrypto's is asynchronous, unlike `apply`.
 import { createHash, hash } from "node:crypto";
-import { LogRecord, Transaction, type Change } from "../../proto/gen/messages.ts";
+import { LogRecord, Transaction, TransactionLink, type Change } from "../../proto/gen/messages.ts";
 import type { ListWriter } from "../../proto/list-writer.ts";
 
 /** Bytes that a record adds to its transaction: two tags, two lengths and the checksum. */
@@ -52,17 +52,32 @@ interface DecodedRecord {
   readonly checksum: Uint8Array;
 }
 
-type RecordOutcome =
-  | { readonly kind: "decoded"; readonly record: DecodedRecord }
+type Decoded<Record> =
+  | { readonly kind: "decoded"; readonly record: Record }
   | { readonly kind: "broken"; readonly check: string };
 
 /** Checks R1; R2 is checked by the caller, who knows the predecessor. */
-export function decodeRecord(data: Uint8Array): RecordOutcome {
+export function decodeRecord(data: Uint8Array): Decoded<DecodedRecord> {
+  return checked(data, (bytes, checksum) => ({ transaction: Transaction.decode(bytes), checksum }));
+}
+
+/** As decodeRecord, without the changes: a record may have thousands. */
+export function decodeLink(
+  data: Uint8Array,
+): Decoded<{ readonly previous: Uint8Array; readonly checksum: Uint8Array }> {
+  return checked(data, (bytes, checksum) => ({ previous: TransactionLink.decode(bytes).previous, checksum }));
+}
+
+/** R1 */
+function checked<Record>(
+  data: Uint8Array,
+  decode: (transaction: Uint8Array, checksum: Uint8Array) => Record,
+): Decoded<Record> {
   try {
     const record = LogRecord.decode(data);
     const checksum = sha256(record.transaction);
     if (!equalBytes(checksum, record.checksum)) return { kind: "broken", check: "checksum" };
-    return { kind: "decoded", record: { transaction: Transaction.decode(record.transaction), checksum } };
+    return { kind: "decoded", record: decode(record.transaction, checksum) };
   } catch (error) {
     return { kind: "broken", check: `format (${error instanceof Error ? error.message : String(error)})` };
   }
