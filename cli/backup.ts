@@ -32,10 +32,10 @@ export const backup: Command = command({
     if (verify !== undefined) {
       if (output !== undefined || recipient !== undefined || history)
         throw new UsageError("--verify only reads: it takes --passphrase-file or --identity");
-      return show(verify, openingOf(values), shell);
+      return show(verify, await openingOf(values), shell);
     }
     if (values.identity !== undefined) throw new UsageError("--identity requires --verify");
-    const wrapping = wrappingOf(values);
+    const wrapping = await wrappingOf(values);
     const path = output ?? `muster-${new Date().toISOString().slice(0, 19).replaceAll(":", "")}.backup`;
     const channel = await shell.connect();
     try {

@@ -360,11 +360,9 @@ export function command<const Options extends ParseArgsOptionsConfig>(spec: Comm
       for (const key of [hostKey, "context", "help", ...(isPast ? ["at"] : [])]) delete values[key];
       // Loaded only here: other commands start faster.
       const settings = isConfigurable
-        ? new (await import("./settings/process-settings.ts")).ProcessSettings(
-            describe(name).flags,
-            values,
-            process.env,
-          )
+        ? await (
+            await import("./settings/process-settings.ts")
+          ).ProcessSettings.open(describe(name).flags, values, process.env)
         : null;
       settings?.hideFrom(process.env);
       for (const note of settings?.notes() ?? []) shell.remark(note);

@@ -2,14 +2,13 @@
 import { cpus, machine, totalmem } from "node:os";
 import { basename, join, resolve } from "node:path";
 import { startAgent, type Agent, type AgentState } from "../actors/agent/agent.ts";
-import type { CertificateMaker, Dialer, NodeFacts } from "../actors/agent/ports.ts";
+import type { CertificateMaker, NodeFacts } from "../actors/agent/ports.ts";
 import { driveDataplane } from "../actors/agent/node-dataplane.ts";
 import { nodeResolver } from "../linux/task-network/resolv-conf.ts";
 import { openNetworkTools } from "../linux/task-network/tools.ts";
 import { createNameServers } from "../edges/dns/server.ts";
 import { volumeDirectory } from "../edges/csi/places.ts";
 import { dataplaneLauncher } from "../edges/dataplane/driver-process.ts";
-import { connectTls } from "../edges/grpc/client.ts";
 import type { Generation } from "../machines/dataplane/generation.ts";
 import type { GenericResource } from "../proto/gen/messages.ts";
 import { Host } from "../runtime/host.ts";
@@ -23,14 +22,10 @@ import { SystemRandom } from "../runtime/system/random.ts";
 import { formatHostPort, parseHostPort } from "./addresses.ts";
 import { openCsi, type CsiSocketPaths } from "./csi.ts";
 import { openDataDir } from "./data-dir.ts";
+import { defaultPort, dialer } from "./dialer.ts";
 import { openDrivers, taskUsers, type DriverChoice } from "./drivers.ts";
 import { UserError } from "../lib/user-error.ts";
 import { version } from "../lib/version.ts";
-
-/** Port of an address without one: SwarmKit's. */
-const defaultPort = 2377;
-/** For connecting and the handshake; the first message of a session may take as long again. */
-const dialTimeoutMs = 5_000;
 
 interface AgentProcessOptions {
   /** `ADDR:PORT` of a manager; empty for a node that has joined before and knows its managers. */
@@ -118,22 +113,6 @@ export async function runAgent(
 }
 
 const noDrivers: DriverChoice = { directories: [], named: new Map(), configs: new Map(), users: taskUsers({}) };
-
-export const dialer: Dialer = {
-  async dial(address, credentials, material) {
-    const { host, port } = parseHostPort(address, defaultPort);
-    const serverName = credentials === "node" ? "swarm-manager" : "swarm-ca";
-    const { certificatePem, keyPem, rootPem } = material;
-    return connectTls({
-      host,
-      port,
-      serverName,
-      timeoutMs: dialTimeoutMs,
-      ...(credentials === "bootstrap-unverified" ? {} : { rootPem }),
-      ...(credentials === "node" ? { certificatePem, keyPem } : {}),
-    });
-  },
-};
 
 const certificates: CertificateMaker = { createKeyAndCsr, describe: describeCertificate };
 

@@ -30,7 +30,7 @@ import { timeMs } from "../proto/time.ts";
 import type { Telemetry } from "../runtime/ports/index.ts";
 import { RpcError, Status, type RpcChannel } from "../runtime/ports/rpc.ts";
 import type { Vault } from "../runtime/store/vault.ts";
-import { dialer } from "./agent.ts";
+import { dialer } from "./dialer.ts";
 import type { CallPrepare } from "./nats-cluster.ts";
 import { UserError } from "../lib/user-error.ts";
 

@@ -39,18 +39,18 @@ interface PassphraseValues {
   readonly "passphrase-file"?: string | undefined;
 }
 
-/** Throws UsageError and UserError. */
-export function wrappingOf(
+/** Rejects with UsageError and UserError. */
+export async function wrappingOf(
   values: PassphraseValues & { readonly recipient?: readonly string[] | undefined },
   names = { passphrase: "--passphrase-file", recipient: "--recipient" },
-): Wrapping {
+): Promise<Wrapping> {
   const { "passphrase-file": file, recipient: recipients = [] } = values;
   if ((file === undefined) === (recipients.length === 0))
     throw new UsageError(
       `set either ${names.passphrase} or ${names.recipient}: a backup has every secret of the cluster, and is always encrypted`,
     );
   for (const recipient of recipients) {
-    const problem = recipientProblem(recipient);
+    const problem = await recipientProblem(recipient);
     if (problem !== null)
       throw new UsageError(`invalid argument "${recipient}" for "${names.recipient}" flag: ${problem}`);
   }
@@ -63,23 +63,25 @@ export function wrappingOf(
   return { kind: "passphrase", passphrase };
 }
 
-/** Throws UserError. Without either flag, whoever opens the file reports which one it needs. */
-export function openingOf(values: PassphraseValues & { readonly identity?: readonly string[] | undefined }): Opening {
+/** Rejects with UserError. Without either flag, whoever opens the file reports which one it needs. */
+export async function openingOf(
+  values: PassphraseValues & { readonly identity?: readonly string[] | undefined },
+): Promise<Opening> {
   const { "passphrase-file": file, identity: files = [] } = values;
   return {
     passphrase: file === undefined ? null : secretFrom(file, "passphrase"),
-    identities: files.flatMap(identitiesIn),
+    identities: (await Promise.all(files.map(identitiesIn))).flat(),
   };
 }
 
-function identitiesIn(path: string): readonly string[] {
+async function identitiesIn(path: string): Promise<readonly string[]> {
   const lines = Buffer.from(contentFrom(path)).toString("utf8").split(/\r?\n/);
   const identities = lines.map((line) => line.trim()).filter((line) => line !== "" && !line.startsWith("#"));
   for (const identity of identities) {
-    const problem = identityProblem(identity);
+    const problem = await identityProblem(identity);
     // Not the line itself: it may be another secret.
     if (problem !== null) throw new UserError(`cannot use ${path}: a line is not an identity: ${problem}`);
   }
-  if (identities.length === 0) throw new UserError(`${path} has no identity: ${identityProblem("") ?? ""}`);
+  if (identities.length === 0) throw new UserError(`${path} has no identity: ${(await identityProblem("")) ?? ""}`);
   return identities;
 }

@@ -44,8 +44,8 @@ const everyMsMin = 60_000;
 const keepDefault = 7;
 const keepMax = 10_000;
 
-/** Throws UsageError and UserError. */
-export function scheduledBackupsOf(values: BackupValues): ScheduledBackups | null {
+/** Rejects with UsageError and UserError. */
+export async function scheduledBackupsOf(values: BackupValues): Promise<ScheduledBackups | null> {
   const { "backup-dir": dir, "backup-every": every, "backup-history": history = false, "backup-keep": kept } = values;
   if (dir === undefined) {
     for (const flag of ["every", "keep", "history", "passphrase-file", "recipient"] as const)
@@ -58,7 +58,7 @@ export function scheduledBackupsOf(values: BackupValues): ScheduledBackups | nul
   const keep = kept === undefined ? keepDefault : /^\d{1,5}$/.test(kept) ? Number(kept) : 0;
   if (keep < 1 || keep > keepMax)
     throw new UsageError(`invalid argument "${kept}" for "--backup-keep" flag: expected 1 to ${keepMax}`);
-  const wrapping = wrappingOf(
+  const wrapping = await wrappingOf(
     { "passphrase-file": values["backup-passphrase-file"], recipient: values["backup-recipient"] },
     { passphrase: "--backup-passphrase-file", recipient: "--backup-recipient" },
   );

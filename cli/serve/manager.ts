@@ -22,8 +22,8 @@ const flags = {
   },
 } as const;
 
-/** Checks the values of all flags. Throws UsageError and UserError. */
-function settingsOf(values: Values<typeof flags>) {
+/** Checks the values of all flags. Rejects with UsageError and UserError. */
+async function settingsOf(values: Values<typeof flags>) {
   if (values["data-dir"] === undefined)
     throw new UsageError("--data-dir is required: the manager keeps its state there");
   return {
@@ -32,7 +32,7 @@ function settingsOf(values: Values<typeof flags>) {
     recorder: recorderOf(values),
     options: {
       dataDir: values["data-dir"],
-      ...servingOf(values),
+      ...(await servingOf(values)),
       nats: sharedNatsOf(values),
       join: invitation(values),
       forcesNewCluster: forcing(values),
@@ -45,7 +45,7 @@ export const manager: Command = command({
   options: flags,
   checkSettings: settingsOf,
   run: async ({ values, reread }) => {
-    const { logFile, logLevel, options, recorder } = settingsOf(values);
+    const { logFile, logLevel, options, recorder } = await settingsOf(values);
     const telemetry = await telemetryFor("muster-manager", logLevel, { logFile, recorder });
     await runUntilEnd(reloading(telemetry, reread), (starting) =>
       startManagerProcess({ ...options, telemetry }, starting),

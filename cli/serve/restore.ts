@@ -25,7 +25,7 @@ export const restore: Command = command({
   async run({ operands: [path = ""], values, shell }) {
     const { "data-dir": dataDir } = values;
     if (dataDir === undefined) throw new UsageError("--data-dir is required: the new manager's state goes there");
-    const opening = openingOf(values);
+    const opening = await openingOf(values);
     const telemetry = await telemetryFor("muster-restore", values["log-level"] ?? "error");
     try {
       const restored = await restoreCluster({ read: fileReader(path), opening, dataDir, telemetry });

@@ -249,8 +249,8 @@ export function metricsOf({ metrics }: { readonly metrics?: string | undefined }
   return metrics === undefined ? null : flagAddress("metrics", metrics);
 }
 
-/** Parses the flags of a process that serves nodes. Throws UsageError and UserError. */
-export function servingOf(
+/** Parses the flags of a process that serves nodes. Rejects with UsageError and UserError. */
+export async function servingOf(
   values: BackupValues &
     JsonFlags & {
       readonly listen?: string | undefined;
@@ -265,7 +265,7 @@ export function servingOf(
       readonly "docker-group"?: string | undefined;
       readonly "docker-listen"?: string | undefined;
     },
-): {
+): Promise<{
   readonly listen: HostPort;
   readonly advertise: HostPort | null;
   readonly metrics: HostPort | null;
@@ -276,7 +276,7 @@ export function servingOf(
   readonly ui: HostPort | null;
   readonly docker: DockerOptions;
   readonly backups: ScheduledBackups | null;
-} {
+}> {
   return {
     listen: flagAddress("listen", values.listen ?? defaultListen),
     advertise: advertised(values.advertise, values.listen),
@@ -292,7 +292,7 @@ export function servingOf(
           ? null
           : flagAddress("docker-listen", values["docker-listen"], defaultDockerPort),
     },
-    backups: scheduledBackupsOf(values),
+    backups: await scheduledBackupsOf(values),
     ui: values["ui-listen"] === undefined ? null : flagAddress("ui-listen", values["ui-listen"], defaultUiPort),
   };
 }

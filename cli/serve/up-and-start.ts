@@ -65,7 +65,7 @@ async function upSettings(values: Values<typeof upFlags>) {
   return {
     ...placesOf(values),
     drivers: await driverChoice(values),
-    flags: servingOf(values),
+    flags: await servingOf(values),
     logLevel: logLevelOf(values),
     recorder: recorderOf(values),
   };
@@ -116,15 +116,15 @@ const startFlags = {
   port: { type: "string", value: "PORT", help: "Port of the sample service (default: a free port)" },
 } as const;
 
-/** Checks the values of all flags. Throws UsageError and UserError. */
-function startSettings(values: Values<typeof startFlags>) {
+/** Checks the values of all flags. Rejects with UsageError and UserError. */
+async function startSettings(values: Values<typeof startFlags>) {
   const port = values.port === undefined ? null : Number(values.port);
   if (port !== null && !(Number.isInteger(port) && port >= 1 && port <= 65_535))
     throw new UsageError(`invalid argument "${values.port}" for "--port" flag: expected a number from 1 to 65535`);
   return {
     ...placesOf(values),
     port,
-    flags: servingOf(values),
+    flags: await servingOf(values),
     logLevel: logLevelOf(values),
     recorder: recorderOf(values),
   };
@@ -136,7 +136,7 @@ export const start: Command = command({
   options: startFlags,
   checkSettings: startSettings,
   run: async ({ values, shell, reread }) => {
-    const { dataDir, flags, log, logLevel, port, recorder } = startSettings(values);
+    const { dataDir, flags, log, logLevel, port, recorder } = await startSettings(values);
     const state = stateSentence(shell, dataDir, values.fresh);
     const telemetry = await telemetryFor("muster", logLevel, { ...log, recorder });
     const options = {

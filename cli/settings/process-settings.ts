@@ -1,7 +1,7 @@
 /** The settings of one process: read at its start, and read again when it is reloaded. */
 import { UsageError, UserError } from "../../lib/user-error.ts";
 import type { FlagDescription } from "../help/description.ts";
-import { readSettings } from "./file.ts";
+import type { readSettings } from "./file.ts";
 import {
   fromCredentials,
   fromEnvironment,
@@ -18,15 +18,37 @@ import { variableOf } from "./variable.ts";
 /** Values of flags, including `config`. */
 type Given = Readonly<Record<string, unknown>>;
 
+/** Path of the configuration file; empty: there is none. */
+function fileOf(given: Given, environment: Environment): string {
+  return (given["config"] as string | undefined) ?? environment["MUSTER_CONFIG"] ?? "";
+}
+
 export class ProcessSettings {
   readonly #flags: readonly FlagDescription[];
   readonly #given: Given;
   readonly #environment: Environment;
+  readonly #readFile: typeof readSettings | null;
   #settings: Settings;
 
-  /** Throws UsageError and UserError. */
-  constructor(flags: readonly FlagDescription[], given: Given, environment: Environment) {
+  /** Rejects with UsageError and UserError. */
+  static async open(
+    flags: readonly FlagDescription[],
+    given: Given,
+    environment: Environment,
+  ): Promise<ProcessSettings> {
+    // Loaded only for a process that has a file: its parser is 72 modules.
+    const readFile = fileOf(given, environment) === "" ? null : (await import("./file.ts")).readSettings;
+    return new ProcessSettings(flags, given, environment, readFile);
+  }
+
+  private constructor(
+    flags: readonly FlagDescription[],
+    given: Given,
+    environment: Environment,
+    readFile: typeof readSettings | null,
+  ) {
     this.#flags = flags;
+    this.#readFile = readFile;
     this.#given = given;
     this.#environment = { ...environment };
     this.#settings = this.#read();
@@ -37,8 +59,8 @@ export class ProcessSettings {
     const byFlag = new Map<string, Setting>();
     for (const [name, value] of Object.entries(this.#given))
       if (value !== undefined) byFlag.set(name, { value: value as SettingValue, origin: null });
-    const file = (this.#given["config"] as string | undefined) ?? environment["MUSTER_CONFIG"] ?? "";
-    const ofFile: Settings = file === "" ? new Map() : readSettings(file, flags);
+    const file = fileOf(this.#given, environment);
+    const ofFile: Settings = this.#readFile?.(file, flags) ?? new Map();
     return inOrder(flags, [byFlag, fromEnvironment(flags, environment), fromCredentials(flags, environment), ofFile]);
   }
 
@@ -53,7 +75,7 @@ export class ProcessSettings {
     );
   }
 
-  /** Reads everything again, and returns the names of the changed settings. Throws like the constructor; then nothing changes. */
+  /** Reads everything again, and returns the names of the changed settings. Throws the errors of `open`; then nothing changes. */
   reread(): readonly string[] {
     const [before, after] = [this.#settings, this.#read()];
     const changed = this.#flags

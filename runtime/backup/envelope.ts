@@ -4,10 +4,12 @@
  *
  * EN1: nothing of a file is passed on before its authenticity is checked, chunk by chunk of 64 KiB; a file without its last chunk
  *      is rejected.
+ *
+ * The library is loaded when it is first used: a start of a manager does not need its fifty modules.
  */
 import { createCipheriv, createDecipheriv, randomBytes, scrypt } from "node:crypto";
 import { ReadableStream } from "node:stream/web";
-import { Decrypter, Encrypter, Stanza, type Identity, type Recipient } from "age-encryption";
+import type { Identity, Recipient, Stanza } from "age-encryption";
 import { PartFileError } from "../part-file.ts";
 
 /** Under what the key of a backup is wrapped. */
@@ -42,7 +44,8 @@ const versionLine = /^age-encryption\.org\/v([^\n]*)\n/;
 const versionLineStart = "age-encryption.org/v";
 
 /** Why it is not a recipient; null if it is one. */
-export function recipientProblem(text: string): string | null {
+export async function recipientProblem(text: string): Promise<string | null> {
+  const { Encrypter } = await import("age-encryption");
   try {
     new Encrypter().addRecipient(text);
     return null;
@@ -52,7 +55,8 @@ export function recipientProblem(text: string): string | null {
 }
 
 /** Why it is not an identity; null if it is one. */
-export function identityProblem(text: string): string | null {
+export async function identityProblem(text: string): Promise<string | null> {
+  const { Decrypter } = await import("age-encryption");
   try {
     new Decrypter().addIdentity(text);
     return null;
@@ -66,6 +70,7 @@ export async function* encrypted(
   chunks: AsyncIterable<Uint8Array>,
   wrapping: Wrapping,
 ): AsyncGenerator<Uint8Array, void> {
+  const { Encrypter } = await import("age-encryption");
   const encrypter = new Encrypter();
   if (wrapping.kind === "passphrase") encrypter.addRecipient(new PassphraseRecipient(wrapping.passphrase));
   else for (const recipient of wrapping.recipients) encrypter.addRecipient(recipient);
@@ -91,6 +96,7 @@ export async function* decrypted(
     }
   }
   const passphrase = new PassphraseIdentity(opening.passphrase);
+  const { Decrypter } = await import("age-encryption");
   const decrypter = new Decrypter();
   decrypter.addIdentity(passphrase);
   for (const identity of opening.identities) decrypter.addIdentity(identity);
@@ -160,6 +166,7 @@ class PassphraseRecipient implements Recipient {
     const sealer = createCipheriv(cipher, await derived(this.#passphrase, salt, scryptLogN), nonce, {
       authTagLength: tagBytes,
     });
+    const { Stanza } = await import("age-encryption");
     const body = Buffer.concat([sealer.update(fileKey), sealer.final(), sealer.getAuthTag()]);
     return [new Stanza(["scrypt", unpadded(salt), String(scryptLogN)], body)];
   }

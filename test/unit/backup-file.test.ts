@@ -226,7 +226,7 @@ test("only the passphrase or a recipient's key opens a backup, and the error say
   t.regex((await refusal(t, costly, { passphrase, identities: [] })).message, /^its passphrase takes more work than/);
 });
 
-test("the keys of a backup come from files, and bad ones are rejected without being shown", (t) => {
+test("the keys of a backup come from files, and bad ones are rejected without being shown", async (t) => {
   const folder = mkdtempSync(join(tmpdir(), "muster-backup-keys-"));
   t.teardown(() => rmSync(folder, { recursive: true }));
   const file = (text: string): string => {
@@ -235,24 +235,26 @@ test("the keys of a backup come from files, and bad ones are rejected without be
     return path;
   };
   const passphrase = file("correct horse battery staple\n");
-  t.deepEqual(wrappingOf({ "passphrase-file": passphrase }), {
+  t.deepEqual(await wrappingOf({ "passphrase-file": passphrase }), {
     kind: "passphrase",
     passphrase: "correct horse battery staple",
   });
-  t.throws(() => wrappingOf({}), { message: /^set either --passphrase-file or --recipient: / });
-  t.throws(() => wrappingOf({ "passphrase-file": passphrase, recipient: [recipient] }), { message: /^set either/ });
-  t.throws(() => wrappingOf({ recipient: ["age1nonsense"] }), {
+  await t.throwsAsync(wrappingOf({}), { message: /^set either --passphrase-file or --recipient: / });
+  await t.throwsAsync(wrappingOf({ "passphrase-file": passphrase, recipient: [recipient] }), {
+    message: /^set either/,
+  });
+  await t.throwsAsync(wrappingOf({ recipient: ["age1nonsense"] }), {
     message: /^invalid argument "age1nonsense" for "--rec/,
   });
-  t.throws(() => wrappingOf({ "passphrase-file": file("short") }), {
+  await t.throwsAsync(wrappingOf({ "passphrase-file": file("short") }), {
     message: /^the passphrase has 5 characters: use/,
   });
-  t.deepEqual(openingOf({ identity: [file(`# created\n\n${identity}\n`)] }), opening);
+  t.deepEqual(await openingOf({ identity: [file(`# created\n\n${identity}\n`)] }), opening);
   const bad = file("hunter2\n");
-  const error = t.throws(() => openingOf({ identity: [bad] }));
-  t.regex(error.message, /a line is not an identity/);
-  t.notRegex(error.message, /hunter2/);
-  t.throws(() => openingOf({ identity: [file("# none\n")] }), { message: /has no identity/ });
+  const error = await t.throwsAsync(openingOf({ identity: [bad] }));
+  t.regex(error?.message ?? "", /a line is not an identity/);
+  t.notRegex(error?.message ?? "", /hunter2/);
+  await t.throwsAsync(openingOf({ identity: [file("# none\n")] }), { message: /has no identity/ });
 });
 
 test("a backup that fails leaves the file that was there, and nothing else", async (t) => {

@@ -143,20 +143,20 @@ test("a folder has one file for each backup, lists those of its cluster alone, a
   ]);
 });
 
-test("flags of the schedule have ranges, and nothing is backed up unencrypted", (t) => {
+test("flags of the schedule have ranges, and nothing is backed up unencrypted", async (t) => {
   const recipient = ["age1dtcpzysv65jtqj304utrnxeyhp5306caaa2ng77fuw9dzyntnvnsxj67sf"];
-  t.is(scheduledBackupsOf({}), null);
-  t.like(scheduledBackupsOf({ "backup-dir": "/b", "backup-recipient": recipient }), {
+  t.is(await scheduledBackupsOf({}), null);
+  t.like(await scheduledBackupsOf({ "backup-dir": "/b", "backup-recipient": recipient }), {
     dir: "/b",
     everyMs: 24 * hourMs,
     keep: 7,
     history: false,
   });
   const refused = (values: object, message: RegExp) =>
-    t.throws(() => scheduledBackupsOf({ "backup-dir": "/b", "backup-recipient": recipient, ...values }), { message });
-  refused({ "backup-every": "10s" }, /^invalid argument "10s" for "--backup-every" flag: expected 1m to 480h$/);
-  refused({ "backup-every": "500h" }, /expected 1m to 480h$/);
-  refused({ "backup-keep": "0" }, /^invalid argument "0" for "--backup-keep" flag: expected 1 to 10000$/);
-  refused({ "backup-recipient": undefined }, /^set either --backup-passphrase-file or --backup-recipient: /);
-  t.throws(() => scheduledBackupsOf({ "backup-keep": "3" }), { message: "--backup-keep requires --backup-dir" });
+    t.throwsAsync(scheduledBackupsOf({ "backup-dir": "/b", "backup-recipient": recipient, ...values }), { message });
+  await refused({ "backup-every": "10s" }, /^invalid argument "10s" for "--backup-every" flag: expected 1m to 480h$/);
+  await refused({ "backup-every": "500h" }, /expected 1m to 480h$/);
+  await refused({ "backup-keep": "0" }, /^invalid argument "0" for "--backup-keep" flag: expected 1 to 10000$/);
+  await refused({ "backup-recipient": undefined }, /^set either --backup-passphrase-file or --backup-recipient: /);
+  await t.throwsAsync(scheduledBackupsOf({ "backup-keep": "3" }), { message: "--backup-keep requires --backup-dir" });
 });

@@ -26,7 +26,7 @@ function fileOf(t: ExecutionContext, text: string, name = "muster.yaml"): string
 const flagsOf = async (name: string) => (await commandAt(verbs, [name]))?.found.command.describe(name).flags ?? [];
 
 async function values(name: string, given: object, environment: Readonly<Record<string, string>> = {}) {
-  return new ProcessSettings(await flagsOf(name), given as Record<string, unknown>, environment).values();
+  return (await ProcessSettings.open(await flagsOf(name), given as Record<string, unknown>, environment)).values();
 }
 
 test("a flag wins over the environment, the environment over the file", async (t) => {
@@ -153,7 +153,7 @@ test("a process says where a wrong value was set, and starts nothing", async (t)
 
 test("reading again names the changed settings, and a mistake changes nothing", async (t) => {
   const config = fileOf(t, "log-level: info\nlisten: a\n");
-  const settings = new ProcessSettings(await flagsOf("manager"), { config }, {});
+  const settings = await ProcessSettings.open(await flagsOf("manager"), { config }, {});
   writeFileSync(config, "log-level: debug\nlisten: b\nmetrics: c\n");
   t.deepEqual(settings.reread().toSorted(), ["listen", "log-level", "metrics"]);
   t.like(settings.values(), { "log-level": "debug", metrics: "c" });
