@@ -223,9 +223,14 @@ export function watchForRelease(parts: ClusterParts, server: NatsServer): { rele
 
 function readServersOf(parts: ClusterParts, server: NatsServer): ReturnType<typeof readServers> {
   const { identity, managerId, telemetry, vault } = parts;
-  const servers = clusterIn(vault).members.map(({ url }) => url);
+  const { members } = clusterIn(vault);
+  const servers = members.map(({ url }) => url);
   const client = { servers, tls: identity.clientTls, name: `muster-manager-${managerId}-members`, telemetry };
-  return readServers(systemAccess(parts, server), client);
+  return readServers(
+    systemAccess(parts, server),
+    client,
+    members.map(({ serverName }) => serverName),
+  );
 }
 
 function systemAccess(parts: ClusterParts, server: NatsServer): Parameters<typeof readServers>[0] {

@@ -1,4 +1,5 @@
 /** The servers of the managers' own NATS cluster, as NATS itself counts them, and their removal. */
+import { createHash } from "node:crypto";
 import { SystemRandom } from "../system/random.ts";
 import type { NatsOptions } from "./connection.ts";
 import { isOfOtherAuthority } from "./dial-problem.ts";
@@ -20,11 +21,27 @@ const firstConnectMs = 5_000;
 /** Answered by the leader of the cluster alone, on the system account. */
 const pingSubject = "$SYS.REQ.SERVER.PING.JSZ";
 
+const idDigits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+/** NATS's text instead of the name of a member that no running server has been connected to since its own start. */
+const unknownName = /\(peerID: ([0-9A-Za-z]{8})\)/;
+
+/** NATS's id of a server in its groups: eight characters of a digest of the name (`getHash` in nats-server). */
+export function peerIdOf(serverName: string): string {
+  const [, id] = unknownName.exec(serverName) ?? [];
+  if (id !== undefined) return id;
+  const digest = createHash("sha256").update(serverName).digest().subarray(0, 8);
+  return [...digest].map((byte) => idDigits[byte % idDigits.length]).join("");
+}
+
 /**
- * `system`: to one server of the cluster, as the user of its system account; `client`: to any, as everybody else. Throws
- * NatsProblem while the servers have no leader.
+ * `system`: to one server of the cluster, as the user of its system account; `client`: to any, as everybody else. `known`: names
+ * of servers, for members whose names NATS has forgotten. Throws NatsProblem while the servers have no leader.
  */
-export async function readServers(system: NatsOptions, client: NatsOptions): Promise<ClusterServers> {
+export async function readServers(
+  system: NatsOptions,
+  client: NatsOptions,
+  known: readonly string[],
+): Promise<ClusterServers> {
   const meta = await using(system, async (link) => {
     const body = new TextEncoder().encode(JSON.stringify({ leader_only: true }));
     const answer = await link.request(pingSubject, body, { timeoutMs: callTimeoutMs });
@@ -37,14 +54,18 @@ export async function readServers(system: NatsOptions, client: NatsOptions): Pro
   const info = { cluster: meta };
   const current = currentFollowers(info);
   const names = followersOf(info).map((each) => textField(each, "name"));
-  const servers = names.map((name) => ({ name, isCurrent: current.includes(name) }));
+  const servers = names.map((name) => ({ name: nameOf(name, known), isCurrent: current.includes(name) }));
   return { servers: [{ name: leader, isCurrent: true }, ...servers], copies };
+}
+
+function nameOf(name: string, known: readonly string[]): string {
+  return (unknownName.test(name) ? known.find((each) => peerIdOf(each) === peerIdOf(name)) : null) ?? name;
 }
 
 /** Its copies then move to other servers. Throws NatsProblem; repeating it after a success has no effect. */
 export function removeServer(system: NatsOptions, name: string): Promise<void> {
   return using(system, async (link) => {
-    const removed = await callJetStream(link, "SERVER.REMOVE", { peer: name }, callTimeoutMs);
+    const removed = await callJetStream(link, "SERVER.REMOVE", { peer: name, peer_id: peerIdOf(name) }, callTimeoutMs);
     if (removed.kind === "ok" || removed.errCode === JetStreamError.serverNotMember) return;
     throw new NatsProblem("unavailable", `NATS did not remove the server ${name}: ${removed.reason}`);
   });

@@ -1,5 +1,6 @@
 import test from "ava";
 import { missingCopies, natsMembersStep, type NatsMembersFacts } from "../../machines/manager/nats-members.ts";
+import { peerIdOf } from "../../runtime/nats/members.ts";
 
 const server = (managerId: string, isCurrent = true, name = `muster-${managerId}-c`) => ({
   name,
@@ -111,4 +112,11 @@ test("an earlier server of a manager is removed once the manager has another one
   const servers = [server("a"), server("b"), server("c", false), server("c", true, "muster-c-c-2")];
   const found = facts({ servers, known: servers.map((each) => each.name) });
   t.deepEqual(natsMembersStep(found), { kind: "remove", server: name("c") });
+});
+
+test("a member whose name NATS has forgotten is recognised by its id", (t) => {
+  // Taken from a cluster of nats-servers 2.15.1.
+  t.is(peerIdOf("muster-zauqevorkl4exsjcfm2u4bib0-tlufgtl850jrw6yc7fil9s9bg"), "RM6NKKfG");
+  t.is(peerIdOf("muster-6fwc41kt9mi6bh64l8bxj02me-tlufgtl850jrw6yc7fil9s9bg"), "HojOP2Vd");
+  t.is(peerIdOf("Server name unknown at this time (peerID: qAJtQoPA)"), "qAJtQoPA");
 });
