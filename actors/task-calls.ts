@@ -4,7 +4,7 @@
  *
  * TC1: an unread answer stops its node: delivery is retried until it is accepted, and until then HTTP/2 keeps the node from
  *      sending more of that call.
- * TC2: a signal or an exec is recorded with its caller in the task's history, as changes are.
+ * TC2: a signal, an exec or an attachment is recorded with its caller in the task's history, as changes are.
  */
 import { isRunning } from "../machines/task.ts";
 import { taskCallTimes } from "../machines/task-call.machine.ts";
@@ -61,9 +61,9 @@ export function createTaskCalls(env: Environment, nodes: NodeCalls): TaskCalls {
     return reply.known ? "known" : "unknown";
   }
 
-  function nodeOf({ exec, execAs, signal, stats, taskId }: TaskCallRequest): string {
-    if ([exec, execAs, signal, stats].filter((each) => each !== null).length !== 1)
-      throw new RpcError(Status.INVALID_ARGUMENT, "specify exactly one of exec, exec_as, signal and stats");
+  function nodeOf({ attach, exec, execAs, signal, stats, taskId }: TaskCallRequest): string {
+    if ([attach, exec, execAs, signal, stats].filter((each) => each !== null).length !== 1)
+      throw new RpcError(Status.INVALID_ARGUMENT, "specify exactly one of attach, exec, exec_as, signal and stats");
     const commandOf = execAs === null ? exec : execAs.exec;
     if ((exec !== null || execAs !== null) && (commandOf?.command ?? []).length === 0)
       throw new RpcError(Status.INVALID_ARGUMENT, "a command is required");
@@ -82,21 +82,18 @@ export function createTaskCalls(env: Environment, nodes: NodeCalls): TaskCalls {
    *      hanging log.
    */
   function note(
-    { exec, execAs, signal, taskId }: TaskCallRequest,
+    { attach, exec, execAs, signal, taskId }: TaskCallRequest,
     { method = "", peer, traceparent }: CallContext,
   ): void {
-    if (exec === null && execAs === null && signal === null) return;
-    const asked = { peer, traceparent, method: `${method} ${signal?.name ?? "exec"}` };
+    if (attach === null && exec === null && execAs === null && signal === null) return;
+    const asked = { peer, traceparent, method: `${method} ${signal?.name ?? (attach === null ? "exec" : "attach")}` };
     const write = transact(env, asked, () => {
       const task = store.get("task", taskId);
       if (task === undefined) throw new RpcError(Status.NOT_FOUND, `task ${taskId} not found`);
       return [replacement("task", task)];
     });
     write.catch((error: unknown) =>
-      env.telemetry.log.warn(
-        { err: error, task: taskId, method },
-        "cannot record a signal or an exec in the task's history",
-      ),
+      env.telemetry.log.warn({ err: error, task: taskId, method }, "cannot record a call in the task's history"),
     );
   }
 

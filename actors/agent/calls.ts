@@ -12,6 +12,7 @@ import {
   ExecTaskStreamingRequest,
   ExecTaskStreamingRequest_Setup,
   ExecTaskStreamingRequest_TerminalSize,
+  TaskAttachment,
   TaskCommandIdentity,
   TaskStats,
   type ExecTaskStreamingResponse,
@@ -21,6 +22,7 @@ import {
   TaskCallEnd,
   TaskCallsService,
   type TaskAnswerResponse,
+  type TaskAttach,
   type TaskCallRequest,
   type TaskExec,
   type TaskExecIdentity,
@@ -51,6 +53,10 @@ const callsMax = 800;
 const commandsEqual =
   "the task's driver cannot give a command another user, directory, variables or privileges: " +
   "run a shell in the task instead (sh -c 'cd DIR && NAME=VALUE COMMAND')";
+
+const noInput =
+  "the task's driver cannot reach the standard input of a task: attach with --no-stdin, or run a command in the task " +
+  "(docker exec -it)";
 
 /** The driver of a running task. */
 interface CallableTask {
@@ -136,8 +142,9 @@ class Call {
     this.#onEnd = onEnd;
   }
 
-  begin(target: CallableTask, { exec, execAs, signal, stats }: TaskCallRequest): void {
+  begin(target: CallableTask, { attach, exec, execAs, signal, stats }: TaskCallRequest): void {
     if (exec !== null) this.#exec(target, exec, null);
+    else if (attach !== null) this.#attach(target, attach);
     else if (execAs?.exec != null) this.#execAs(target, execAs.exec, execAs.identity);
     else if (stats !== null) this.#stats(target, stats.intervalMs);
     else if (signal !== null) {
@@ -194,17 +201,10 @@ class Call {
     { command, size, tty }: TaskExec,
     identity: TaskCommandIdentity | null,
   ): void {
-    const receiver: StreamReceiver<ExecTaskStreamingResponse> = {
-      onMessage: (message) => this.#output(message),
-      onEnd: (error) => {
-        if (this.#exit !== null) this.end(Status.OK, "");
-        else if (identity !== null && error?.code === Status.UNIMPLEMENTED)
-          this.end(Status.UNIMPLEMENTED, commandsEqual);
-        else if (error !== null) this.#fail(error);
-        else this.end(Status.UNKNOWN, "the task's driver did not report how the command ended");
-      },
-    };
-    const stream = identity === null ? client.execTaskStreaming(receiver) : client.execTaskAs(identity, receiver);
+    const stream =
+      identity === null
+        ? client.execTaskStreaming(this.#receiver(null))
+        : client.execTaskAs(identity, this.#receiver(commandsEqual));
     this.#work = { kind: "exec", stream };
     const setup = ExecTaskStreamingRequest_Setup.create({ taskId: driverTaskId, command, tty });
     const ttySize = size === null ? null : sizeOf(size);
@@ -212,6 +212,27 @@ class Call {
     // Nomad's drivers read.
     stream.write(ExecTaskStreamingRequest.create({ setup, ttySize }));
     if (ttySize !== null) stream.write(ExecTaskStreamingRequest.create({ ttySize }));
+  }
+
+  #attach({ client, driverTaskId }: CallableTask, { detachKeys, logs }: TaskAttach): void {
+    const stream = client.attachTask(TaskAttachment.create({ detachKeys, logs }), this.#receiver(noInput));
+    this.#work = { kind: "exec", stream };
+    const setup = ExecTaskStreamingRequest_Setup.create({ taskId: driverTaskId });
+    stream.write(ExecTaskStreamingRequest.create({ setup }));
+  }
+
+  /** `unimplemented`: the reason when the driver lacks the method; null: its own error. */
+  #receiver(unimplemented: string | null): StreamReceiver<ExecTaskStreamingResponse> {
+    return {
+      onMessage: (message) => this.#output(message),
+      onEnd: (error) => {
+        if (this.#exit !== null) this.end(Status.OK, "");
+        else if (unimplemented !== null && error?.code === Status.UNIMPLEMENTED)
+          this.end(Status.UNIMPLEMENTED, unimplemented);
+        else if (error !== null) this.#fail(error);
+        else this.end(Status.UNKNOWN, "the task's driver did not report how the call ended");
+      },
+    };
   }
 
   #output({ exited, result, stderr, stdout }: ExecTaskStreamingResponse): void {

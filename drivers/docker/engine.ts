@@ -168,11 +168,12 @@ export class Engine {
   }
 
   /** A connection upgraded to a byte stream in both directions. */
-  async upgrade(path: string, body: unknown): Promise<Duplex> {
+  async upgrade(path: string, body: unknown, query: Query = {}): Promise<Duplex> {
     const prefix = await this.#prefix();
     return new Promise((resolve, reject) => {
       const asked = this.#request("POST", `${prefix}${path}`, {
         body,
+        query,
         headers: { Connection: "Upgrade", Upgrade: "tcp" },
         timeoutMs: null,
       });

@@ -6,6 +6,7 @@
  *     a container whose exit is not confirmed has not exited.
  */
 import type {
+  Attachment,
   ExecIdentity,
   ExecRequest,
   ExecSession,
@@ -17,6 +18,7 @@ import { NetworkOverride } from "../../proto/gen/nomad.ts";
 import type { Logger } from "../../runtime/ports/index.ts";
 import { isAbsent, isConflict, type Engine } from "./engine.ts";
 import { forgetNote, type ContainerLogs } from "./logs.ts";
+import { openAttachment } from "./attachment.ts";
 import { exitOf, openSession } from "./session.ts";
 import { ContainerUsage } from "./usage.ts";
 
@@ -39,6 +41,7 @@ export interface Container {
   readonly Config: {
     readonly StopSignal?: string;
     readonly Tty?: boolean;
+    readonly OpenStdin?: boolean;
     readonly Labels?: Readonly<Record<string, string>>;
     readonly Healthcheck?: { readonly Interval?: number };
   };
@@ -220,6 +223,13 @@ export class DockerRun implements RunningTask {
     if (identity.privileged && !allowsPrivileged)
       throw new Error("privileged commands are not allowed on this node (the driver's allow_privileged)");
     return openSession(engine, this.state.containerId, request, identity, engine.endpoint.startsWith("unix:"));
+  }
+
+  attach(request: ExecRequest, attachment: Attachment): Promise<ExecSession> {
+    const { container, engine } = this.#options;
+    const { Config, Id: id } = container;
+    const attached = { id, hasTerminal: Config.Tty === true, hasInput: Config.OpenStdin === true };
+    return openAttachment(engine, attached, request, attachment);
   }
 
   async destroy(): Promise<void> {

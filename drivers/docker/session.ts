@@ -42,13 +42,17 @@ async function exitCode(engine: Engine, id: string): Promise<TaskExit> {
 }
 
 /** Resolves when all output has been passed on. */
-function relay(socket: Duplex, { output, onDrain, terminal }: ExecRequest): Promise<void> {
+export function relay(
+  socket: Duplex,
+  { output, onDrain }: Pick<ExecRequest, "output" | "onDrain">,
+  isRaw: boolean,
+): Promise<void> {
   let isFull = false;
   const frames = new Frames(false, (stream, bytes) => {
     if (!output(stream, bytes)) isFull = true;
   });
   socket.on("data", (bytes: Buffer) => {
-    if (terminal === null) frames.push(bytes);
+    if (!isRaw) frames.push(bytes);
     else isFull = !output("stdout", bytes);
     if (!isFull) return;
     isFull = false;
@@ -107,7 +111,7 @@ export async function openSession(
     if (!isUnderWay) void applySize();
   };
   if (terminal !== null) resize(terminal);
-  const exited = relay(socket, request)
+  const exited = relay(socket, request, terminal !== null)
     .then(() => exitCode(engine, id))
     .catch((error: Error): TaskExit => ({ exitCode: -2, signal: 0, oomKilled: false, err: error.message }))
     .finally(() => (isOver = true));

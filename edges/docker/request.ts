@@ -4,6 +4,7 @@ import type { Clock, Logger } from "../../runtime/ports/index.ts";
 import type { Store } from "../../runtime/store/store.ts";
 import type { OwnCalls } from "../grpc/own-calls.ts";
 import { isOlder } from "./api-version.ts";
+import type { Attachments } from "./attachments.ts";
 import { tooLarge, type Upgrade } from "./client-stream.ts";
 import type { Execs } from "./execs.ts";
 import { badRequest } from "./failure.ts";
@@ -24,6 +25,7 @@ export interface Backend {
 /** The manager, and what the edge itself remembers. */
 interface RememberingBackend extends Backend {
   readonly execs: Execs;
+  readonly attachments: Attachments;
 }
 
 /** The largest body, in bytes: a config of 1,000 KB in base64, and room for the rest. A larger one is refused with 413. */

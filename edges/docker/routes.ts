@@ -5,7 +5,7 @@
  */
 import { notHere } from "./failure.ts";
 import type { Handler } from "./request.ts";
-import { attach, kill, wait } from "./objects/attach.ts";
+import { attach, kill, resize, wait } from "./objects/attach.ts";
 import { inspectContainer, listContainers } from "./objects/containers.ts";
 import { configs, secrets } from "./objects/content.ts";
 import { followEvents } from "./objects/events.ts";
@@ -99,6 +99,7 @@ export const routes: readonly Route[] = [
   ["POST", "/containers/:name/attach", attach],
   ["POST", "/containers/:name/exec", createExec],
   ["POST", "/containers/:name/kill", kill],
+  ["POST", "/containers/:name/resize", resize],
   ["POST", "/containers/:name/wait", wait],
   ["GET", "/exec/:name/json", inspectExec],
   ["POST", "/exec/:name/resize", resizeExec],

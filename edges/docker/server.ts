@@ -14,6 +14,7 @@ import type { OwnCalls } from "../grpc/own-calls.ts";
 import type { Caller } from "../grpc/roles.ts";
 import { listenOwned } from "../grpc/listener.ts";
 import { isOlder, newestVersion, oldestVersion } from "./api-version.ts";
+import { Attachments } from "./attachments.ts";
 import { Upgrade } from "./client-stream.ts";
 import { Execs } from "./execs.ts";
 import { badRequest, Failure, failureOf, refuse } from "./failure.ts";
@@ -83,7 +84,7 @@ function versioned(path: string): { readonly version: string; readonly rest: str
 export function createDockerServer(options: DockerServerOptions): DockerServer {
   const { log } = options;
   const router = routerOf();
-  const backend = { ...options, execs: new Execs() };
+  const backend = { ...options, execs: new Execs(), attachments: new Attachments() };
   /** Connections that Node no longer knows. */
   const upgraded = new Set<Duplex>();
 

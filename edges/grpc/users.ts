@@ -56,8 +56,9 @@ const needs: ReadonlyMap<string, (request: unknown) => Role> = new Map([
     TaskAccessService.methods.Call.path,
     // Any future kind counts as a command.
     (request) => {
-      const { exec, execAs, signal, stats } = request as TaskCallRequest;
-      return stats !== null && exec === null && execAs === null && signal === null ? "read-only" : "operator";
+      const { attach, exec, execAs, signal, stats } = request as TaskCallRequest;
+      const isOnlyRead = stats !== null && [attach, exec, execAs, signal].every((each) => each === null);
+      return isOnlyRead ? "read-only" : "operator";
     },
   ],
 ]);

@@ -14,6 +14,7 @@ import type {
   ExecTaskResponse,
   ExecTaskStreamingRequest,
   ExecTaskStreamingResponse,
+  TaskAttachment,
   TaskCommandIdentity,
   FingerprintResponse,
   InspectTaskResponse,
@@ -96,6 +97,11 @@ export interface DriverClient {
   /** The same for a command that differs from its task. Ends with UNIMPLEMENTED if the plugin has no such commands. */
   execTaskAs(
     identity: TaskCommandIdentity,
+    receiver: StreamReceiver<ExecTaskStreamingResponse>,
+  ): DuplexCall<ExecTaskStreamingRequest>;
+  /** The input and output of the task itself. The first message must be `setup`. Ends with UNIMPLEMENTED if the plugin cannot. */
+  attachTask(
+    attachment: TaskAttachment,
     receiver: StreamReceiver<ExecTaskStreamingResponse>,
   ): DuplexCall<ExecTaskStreamingRequest>;
   createNetwork(request: CreateNetworkRequest): Promise<CreateNetworkResponse>;

@@ -423,6 +423,7 @@ export class DriverMachine {
         }),
       execTaskStreaming: () => ({ ...nothing, write: () => {}, finish: () => {}, bufferedBytes: () => 0 }),
       execTaskAs: () => ({ ...nothing, write: () => {}, finish: () => {}, bufferedBytes: () => 0 }),
+      attachTask: () => ({ ...nothing, write: () => {}, finish: () => {}, bufferedBytes: () => 0 }),
       createNetwork: ({ allocId }) =>
         call(() => {
           const path = `/driver/${allocId}`;

@@ -2,6 +2,7 @@
 // task itself, and at ours, whose agent runs it on an engine of another machine's socket.
 import { spawn } from "node:child_process";
 import { once } from "node:events";
+import { connect } from "node:net";
 import { join } from "node:path";
 import { stripVTControlCharacters } from "node:util";
 import anyTest, { type ExecutionContext } from "ava";
@@ -24,6 +25,7 @@ interface Ran {
 interface Running {
   readonly ended: Promise<Ran>;
   readonly output: () => string;
+  readonly type: (text: string) => void;
 }
 
 /** `input`: what the command gets, then its end; null: neither. */
@@ -35,11 +37,12 @@ function start(socket: string, words: readonly string[], input: string | null = 
   child.stdin.on("error", () => undefined);
   if (input !== null) child.stdin.end(input);
   const timer = setTimeout(() => child.kill("SIGKILL"), patient(40_000));
+  const type = (text: string): void => void child.stdin.write(text);
   const ended = once(child, "close").then(([status]) => {
     clearTimeout(timer);
     return { status: status as number | null, out, err };
   });
-  return { ended, output: () => out };
+  return { ended, output: () => out, type };
 }
 
 function docker(socket: string, words: readonly string[], input = ""): Promise<Ran> {
@@ -47,12 +50,19 @@ function docker(socket: string, words: readonly string[], input = ""): Promise<R
 }
 
 /** In a terminal of 31 rows and 77 columns, typing a line after each prompt. */
-async function typed(socket: string, words: readonly string[], lines: readonly string[]): Promise<Ran> {
+async function typed(
+  socket: string,
+  words: readonly string[],
+  lines: readonly string[],
+  isPrompted = true,
+): Promise<Ran> {
   const command = ["docker", "-H", `unix://${socket}`, ...words].map((word) => `'${word}'`).join(" ");
   const child = spawn("script", ["-qec", `stty rows 31 cols 77; exec ${command}`, "/dev/null"], { stdio: "pipe" });
   let out = "";
   let sent = 0;
   const timer = setTimeout(() => child.kill("SIGKILL"), patient(30_000));
+  // A shell that waits already shows its prompt again after an empty line.
+  const knocking = isPrompted ? undefined : setInterval(() => out.includes("# ") || child.stdin.write("\r"), 500);
   child.stdout.on("data", (data: Buffer) => {
     // The shell of busybox asks its terminal where the cursor is, and clears the line after its prompt when the size changes.
     out = stripVTControlCharacters(`${out}${data.toString()}`);
@@ -63,6 +73,7 @@ async function typed(socket: string, words: readonly string[], lines: readonly s
   });
   const [status] = (await once(child, "close")) as [number | null];
   clearTimeout(timer);
+  clearInterval(knocking);
   return { status, out, err: "" };
 }
 
@@ -112,6 +123,76 @@ async function sides(t: ExecutionContext): Promise<{ readonly stock: Side; reado
     stock: await sideOf(join(engine.dir, "docker.sock")),
     ours: await sideOf(join(manager.dataDir, "docker.sock")),
   };
+}
+
+type Both = (run: (side: Side) => Promise<unknown>) => Promise<unknown>;
+
+const echoing = 'while read line; do echo got $line; echo wrong $line >&2; test "$line" = end && exit 5; done';
+
+/** Services with an open standard input, which Docker's client cannot create by flags. */
+async function withOpenInput(both: Both): Promise<void> {
+  const run = async ({ socket }: Side, name: string, command: readonly string[], TTY: boolean): Promise<string> => {
+    const ContainerSpec = { Image: "bb:1", Command: command, OpenStdin: true, TTY };
+    const body = JSON.stringify({
+      Name: name,
+      TaskTemplate: { ContainerSpec, RestartPolicy: { Condition: "none" } },
+      Mode: { Replicated: { Replicas: 1 } },
+    });
+    await ask(socket, { method: "POST", path: "/v1.41/services/create", body });
+    let container = "";
+    const list = ["ps", "--filter", `name=${name}.1`, "--filter", "status=running", "--format", "{{.Names}}"];
+    await until("the container to run", async () => (container = (await docker(socket, list)).out.trim()) !== "");
+    return container;
+  };
+
+  await both(async (side) => {
+    const container = await run(side, "echoes", ["sh", "-c", echoing], false);
+    const attach = start(side.socket, ["attach", container]);
+    attach.type("one\n");
+    await until("an answer to the first line", async () => attach.output().includes("got one"));
+    attach.type("end\n");
+    return attach.ended;
+  });
+
+  await both(async (side) => {
+    const container = await run(side, "shell", ["sh"], true);
+    const path = `/v1.41/containers/${container}/attach?stream=1&stdin=1&stdout=1&detachKeys=`;
+    const wrong = await ask(side.socket, { method: "POST", path: `${path}ctrl-0` });
+    const left = await typed(side.socket, ["attach", "--detach-keys", "x,y", container], ["xy"], false);
+    const detached = await detachedBy(side.socket, `${path}v,w`, "vw");
+    const states = await docker(side.socket, ["ps", "--filter", "name=shell.1", "--format", "{{.State}}"]);
+    const lines = ["stty size; echo $((40 + 2))", "exit 7"];
+    const { out, status } = await typed(side.socket, ["attach", container], lines, false);
+    return {
+      // A stock engine answers in plain text here.
+      wrong: [wrong.status, wrong.text.includes("Invalid detach keys (ctrl-0) provided")],
+      left: { status: left.status, says: left.out.includes("read escape sequence") },
+      detached,
+      states: states.out,
+      ended: { status, has: [/\n42\r/.test(out), /\n31 77\r/.test(out)] },
+    };
+  });
+}
+
+/** Attaches without Docker's client, which watches for the keys by itself. True if the server closes the connection. */
+async function detachedBy(path: string, target: string, keys: string): Promise<boolean> {
+  const socket = connect({ path, allowHalfOpen: true });
+  socket.on("error", () => undefined).resume();
+  const ended = once(socket, "end");
+  socket.write(`POST ${target} HTTP/1.1\r\nHost: d\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n`);
+  await once(socket, "data");
+  for (const key of keys) {
+    socket.write(key);
+    await new Promise((resolve) => setTimeout(resolve, 200));
+  }
+  const timer = setTimeout(() => socket.destroy(new Error("not detached")), patient(20_000));
+  try {
+    await ended;
+    return true;
+  } finally {
+    clearTimeout(timer);
+    socket.destroy();
+  }
 }
 
 test("commands into the containers of tasks have a stock manager's exit status and output", async (t) => {
@@ -196,6 +277,8 @@ test("commands into the containers of tasks have a stock manager's exit status a
     const isWhole = /^web\.1\.\w+ \d+\.\d\d% [\d.]+[KM]iB \/ [\d.]+[GM]iB \d\n$/.test(out);
     return { status, err, shown: isWhole || out };
   });
+
+  await withOpenInput(both);
 
   const attached = (await both(async ({ container, socket }) => {
     const attach = start(socket, ["attach", container]);

@@ -10,6 +10,7 @@ import {
   NodeQuestion,
   Task,
   TaskCallRequest,
+  TaskAttach,
   TaskExec,
   TaskExecAs,
   TaskExecIdentity,
@@ -30,6 +31,7 @@ import {
   ExecTaskStreamingIOOperation,
   ExecTaskStreamingResponse,
   ExitResult,
+  type TaskAttachment,
   type TaskCommandIdentity,
   type ExecTaskStreamingRequest,
 } from "../../proto/gen/nomad.ts";
@@ -50,10 +52,15 @@ class FakeDriver {
   isCancelled = false;
   isPaused = false;
   identity: TaskCommandIdentity | null = null;
+  attachment: TaskAttachment | null = null;
 
   readonly client = {
     execTaskAs: (identity: TaskCommandIdentity, receiver: StreamReceiver<ExecTaskStreamingResponse>) => {
       this.identity = identity;
+      return this.client.execTaskStreaming(receiver);
+    },
+    attachTask: (attachment: TaskAttachment, receiver: StreamReceiver<ExecTaskStreamingResponse>) => {
+      this.attachment = attachment;
       return this.client.execTaskStreaming(receiver);
     },
     execTaskStreaming: (receiver: StreamReceiver<ExecTaskStreamingResponse>): DuplexCall<ExecTaskStreamingRequest> => {
@@ -274,6 +281,25 @@ test("AC3: a command with a user of its own needs the node's permission, and a d
   await run();
   t.is(foreign.answers.ended?.code, Status.UNIMPLEMENTED);
   t.regex(foreign.answers.ended?.message ?? "", /cannot give a command another user/);
+});
+
+test("an attached client types into the task itself, and leaves it running", async (t) => {
+  const { ask, driver, run } = world();
+  const attached = ask({ attach: TaskAttach.create({ detachKeys: "x,y", logs: true }) });
+  await run();
+  t.like(driver.attachment, { detachKeys: "x,y", logs: true });
+  t.deepEqual(driver.written[0]?.setup?.command, []);
+  driver.says("hello");
+  driver.exits(0);
+  await run();
+  t.is(attached.answers.ended, null);
+  t.true(attached.answers.messages.some(({ stdout }) => new TextDecoder().decode(stdout) === "hello"));
+  const foreign = ask({ attach: TaskAttach.create() });
+  await run();
+  driver.receiver?.onEnd(new RpcError(Status.UNIMPLEMENTED, "unknown service muster.driver.v1.TaskCommands"));
+  await run();
+  t.is(foreign.answers.ended?.code, Status.UNIMPLEMENTED);
+  t.regex(foreign.answers.ended?.message ?? "", /cannot reach the standard input of a task: attach with --no-stdin/);
 });
 
 test("signals, and impossible requests, get an answer in words", async (t) => {

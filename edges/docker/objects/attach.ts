@@ -1,12 +1,23 @@
 /** `/containers/{id}/attach`, `/wait` and `/kill`: following the main process of a task, and signals to it. */
-import { LogSelector, TaskCallRequest, TaskSignal, TaskState, type Task } from "../../../proto/gen/messages.ts";
-import { Failure } from "../failure.ts";
+import {
+  LogSelector,
+  LogStream,
+  TaskAttach,
+  TaskCallRequest,
+  TaskSignal,
+  TaskState,
+  type Task,
+} from "../../../proto/gen/messages.ts";
+import { badRequest, Failure } from "../failure.ts";
 import { streamType } from "../frames.ts";
 import { isSet } from "../go-text.ts";
-import type { DockerRequest, Handler } from "../request.ts";
+import { RpcError } from "../../../runtime/ports/rpc.ts";
+import { ok, type DockerRequest, type Handler } from "../request.ts";
 import { beginStream, type ClientStream } from "../client-stream.ts";
 import { callTask } from "../task-call.ts";
+import { forwardInput, inOrder, TaskOutput } from "../task-stream.ts";
 import { findContainer, runningContainer } from "./containers.ts";
+import { sizeOf } from "./execs.ts";
 import { streamLogs, streamsOf } from "./logs.ts";
 import { jsonText } from "../../../lib/template/template.ts";
 
@@ -18,13 +29,11 @@ const quietMs = 1_000;
 
 export const attach: Handler = async (request) => {
   const { backend, calls, query, response, signal, upgrade, version } = request;
-  const { task } = runningContainer(await findContainer(request, request.name));
-  if (isSet(query.get("stdin")) && task.spec?.container?.openStdin === true)
-    throw new Failure(
-      501,
-      "the standard input of a task's own process cannot be reached from a manager: attach with --no-stdin, or run a " +
-        "command in the task (docker exec -it)",
-    );
+  const { id, task } = runningContainer(await findContainer(request, request.name));
+  const detachKeys = query.get("detachKeys") ?? "";
+  if (!areDetachKeys(detachKeys)) throw badRequest(`Invalid detach keys (${detachKeys}) provided`);
+  if (isSet(query.get("stdin")) && isSet(query.get("stream")) && task.spec?.container?.openStdin === true)
+    return attachInput(request, id, task);
   const [logs, stream] = [isSet(query.get("logs")), isSet(query.get("stream"))];
   const streams = streamsOf(query);
   const isRaw = task.spec?.container?.tty === true;
@@ -69,6 +78,51 @@ export const attach: Handler = async (request) => {
     watching.unsubscribe();
     signal.removeEventListener("abort", leave);
   }
+};
+
+/** One character, or `ctrl-` and one, for each key; commas between them. Empty: the default. */
+function areDetachKeys(text: string): boolean {
+  return text === "" || text.split(",").every((key) => key.length === 1 || /^ctrl-[a-z@[\\\]^_]$/i.test(key));
+}
+
+/** With the task's own input, its output comes on the same way: an answer to what is typed must not wait for the logs. */
+async function attachInput(request: DockerRequest, containerId: string, task: Task): Promise<null> {
+  const { backend, calls, query, response, signal, upgrade, version } = request;
+  const isRaw = task.spec?.container?.tty === true;
+  const streams = streamsOf(query);
+  const out = new TaskOutput({
+    isRaw,
+    stdout: streams.includes(LogStream.LOG_STREAM_STDOUT),
+    stderr: streams.includes(LogStream.LOG_STREAM_STDERR),
+  });
+  const attach = TaskAttach.create({ detachKeys: query.get("detachKeys") ?? "", logs: isSet(query.get("logs")) });
+  const begun = await callTask(calls, TaskCallRequest.create({ taskId: task.id, attach }), out, signal);
+  const send = inOrder(begun.send);
+  const stream = beginStream(upgrade, response, streamType(version, isRaw));
+  out.begin(stream);
+  const leave = backend.attachments.add(containerId, send);
+  if (stream.input !== null) forwardInput(stream.input, send);
+  try {
+    await begun.ended;
+  } catch (error) {
+    if (!(error instanceof RpcError)) throw error;
+    out.failure(error.message);
+  } finally {
+    leave();
+    stream.end();
+  }
+  return null;
+}
+
+/** The size of the terminal of a task, set through the clients of this manager that are attached to it. */
+export const resize: Handler = async (request) => {
+  const size = sizeOf(request.query);
+  const { id } = runningContainer(await findContainer(request, request.name));
+  const send = request.backend.attachments.of(id);
+  if (send === null)
+    throw new Failure(409, `no client of this manager is attached to the input of container ${id}: attach to it first`);
+  await send({ size });
+  return ok();
 };
 
 function isOver(task: Task | undefined): boolean {

@@ -9,21 +9,19 @@ import {
   TaskExecAs,
   TaskExecIdentity,
   TaskTerminalSize,
-  type TaskInput,
 } from "../../../proto/gen/messages.ts";
 import { RpcError } from "../../../runtime/ports/rpc.ts";
 import { execBody, execStartBody } from "../bodies/exec.ts";
 import { beginStream, type ClientStream } from "../client-stream.ts";
-import type { Exec, SendInput } from "../execs.ts";
+import type { Exec } from "../execs.ts";
 import { badRequest, Failure } from "../failure.ts";
-import { frameHeader, stderr, stdout, streamType } from "../frames.ts";
+import { streamType } from "../frames.ts";
 import { bodyOf, demandJson, ok, optionalBodyOf, type Handler } from "../request.ts";
 import type { Json } from "../shape.ts";
 import { callTask, exitStatus } from "../task-call.ts";
+import { forwardInput, inOrder, TaskOutput } from "../task-stream.ts";
 import { findContainer, runningContainer } from "./containers.ts";
 
-/** Maximum input of one message, in bytes. */
-const inputBytesMax = 64 * 1_024;
 /** The exit status of a command that could not be started, as in a shell. */
 const notStarted = 126;
 
@@ -95,7 +93,7 @@ export const inspectExec: Handler = ({ backend, name }) => {
 };
 
 /** Throws Failure. */
-function sizeOf(query: URLSearchParams): TaskTerminalSize {
+export function sizeOf(query: URLSearchParams): TaskTerminalSize {
   const [height, width] = ["h", "w"].map((name) => {
     const text = query.get(name) ?? "";
     if (!/^\d{1,9}$/.test(text)) throw badRequest(`strconv.Atoi: parsing ${JSON.stringify(text)}: invalid syntax`);
@@ -124,7 +122,7 @@ export const startExec: Handler = async (request) => {
   const { backend, calls, name, signal, version } = request;
   const exec = backend.execs.find(name);
   const isDetached = body["Detach"] === true;
-  const out = new ExecOutput(exec);
+  const out = new TaskOutput({ isRaw: exec.hasTerminal, ...exec.attaches });
   backend.execs.start(exec);
   let begun: Awaited<ReturnType<typeof callTask>>;
   try {
@@ -163,7 +161,7 @@ export const startExec: Handler = async (request) => {
   }
   const stream = beginStream(request.upgrade, request.response, streamType(version, exec.hasTerminal));
   out.begin(stream);
-  if (stream.input !== null && exec.attaches.stdin) forward(stream.input, send);
+  if (stream.input !== null && exec.attaches.stdin) forwardInput(stream.input, send);
   else {
     // Otherwise the end of the connection would not be noticed.
     stream.input?.resume();
@@ -174,62 +172,3 @@ export const startExec: Handler = async (request) => {
 };
 
 const nowhere: ClientStream = { write: () => undefined, waitingBytes: () => 0, end: () => undefined, input: null };
-
-/** One input at a time: the manager accepts the next when the driver has taken the one before. */
-function inOrder(send: SendInput): SendInput {
-  let last: Promise<void> = Promise.resolve();
-  return (input) => (last = last.catch(() => undefined).then(() => send(input)));
-}
-
-/** Reads no further until the command has taken what was read. */
-function forward(input: NonNullable<ClientStream["input"]>, send: (input: Partial<TaskInput>) => Promise<void>): void {
-  input.on("data", (data: Buffer) => {
-    input.pause();
-    const pieces: Promise<void>[] = [];
-    for (let at = 0; at < data.length; at += inputBytesMax)
-      pieces.push(send({ data: data.subarray(at, at + inputBytesMax) }));
-    // Input that a command does not take any more is dropped: its end is on the way.
-    void Promise.allSettled(pieces).then(() => input.resume());
-  });
-  input.once("end", () => void send({ close: true }).catch(() => undefined));
-}
-
-/** Output from before the answer to the client begins waits here; the node sends no more than the limit of `waitingBytes`. */
-class ExecOutput {
-  readonly #exec: Exec;
-  #early: Uint8Array[] = [];
-  #stream: ClientStream | null = null;
-
-  constructor(exec: Exec) {
-    this.#exec = exec;
-  }
-
-  begin(stream: ClientStream): void {
-    this.#stream = stream;
-    for (const each of this.#early.splice(0)) stream.write(each);
-  }
-
-  onAnswer({ stdout: out, stderr: err }: { readonly stdout: Uint8Array; readonly stderr: Uint8Array }): void {
-    const { attaches, hasTerminal } = this.#exec;
-    if (out.length > 0 && (attaches.stdout || hasTerminal)) this.#write(stdout, out);
-    if (err.length > 0 && attaches.stderr) this.#write(stderr, err);
-  }
-
-  failure(sentence: string): void {
-    this.#write(stderr, Buffer.from(`${sentence}\r\n`));
-  }
-
-  waitingBytes(): number {
-    return this.#stream?.waitingBytes() ?? 0;
-  }
-
-  #write(stream: typeof stdout | typeof stderr, data: Uint8Array): void {
-    if (!this.#exec.hasTerminal) this.#put(frameHeader(stream, data.length));
-    this.#put(data);
-  }
-
-  #put(data: Uint8Array): void {
-    if (this.#stream === null) this.#early.push(data);
-    else this.#stream.write(data);
-  }
-}

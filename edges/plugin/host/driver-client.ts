@@ -18,6 +18,7 @@ import {
   StartTaskRequest,
   StartTaskResponse_Result,
   StopTaskRequest,
+  TaskAttachRequest,
   TaskCommandRequest,
   TaskCommandsService,
   TaskConfigSchemaRequest,
@@ -137,6 +138,20 @@ export function driverClient(channel: DuplexChannel): DriverClient {
         ...call,
         write(request) {
           call.write(TaskCommandRequest.create({ identity: unsent, request }));
+          unsent = null;
+        },
+      };
+    },
+    attachTask(attachment, receiver) {
+      const call = channel.duplexStream<TaskAttachRequest, ExecTaskStreamingResponse>(
+        TaskCommandsService.methods.Attach,
+        receiver,
+      );
+      let unsent: typeof attachment | null = attachment;
+      return {
+        ...call,
+        write(request) {
+          call.write(TaskAttachRequest.create({ attachment: unsent, request }));
           unsent = null;
         },
       };

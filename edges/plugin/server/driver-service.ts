@@ -30,7 +30,7 @@ import { durationMs, timestampOf } from "../../../proto/nomad-time.ts";
 import type { Logger } from "../../../runtime/ports/index.ts";
 import { RpcError, Status, type CallContext, type ServiceHandlers, type Sink } from "../../../runtime/ports/rpc.ts";
 import type { Driver, Fingerprint, RunningTask, TaskRequest } from "./driver.ts";
-import { execTask, execTaskAs, execTaskStreaming, exitResult } from "./exec.ts";
+import { attachTask, execTask, execTaskAs, execTaskStreaming, exitResult } from "./exec.ts";
 import { objectSpec, readConfig } from "./fields.ts";
 import { TaskTable, type KnownTask } from "./tasks.ts";
 import { statsOf } from "./usage.ts";
@@ -161,6 +161,8 @@ export class DriverServer {
     return {
       Exec: (requests, sink, call) =>
         asStatus(() => execTaskAs((taskId) => this.#tasks.get(taskId).running, requests, sink, call)),
+      Attach: (requests, sink, call) =>
+        asStatus(() => attachTask((taskId) => this.#tasks.get(taskId).running, requests, sink, call)),
     };
   }
 

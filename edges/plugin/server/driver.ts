@@ -95,6 +95,8 @@ export interface RunningTask {
   exec?(request: ExecRequest): ExecSession | Promise<ExecSession>;
   /** Runs a command that differs from the task; throws for what it cannot change. Absent: commands never differ. */
   execAs?(request: ExecRequest, identity: ExecIdentity): ExecSession | Promise<ExecSession>;
+  /** Connects to the task's own input and output, and leaves the task running. Absent: a task's input cannot be reached. */
+  attach?(request: ExecRequest, attachment: Attachment): ExecSession | Promise<ExecSession>;
   /** Frees the task's resources, after it has exited. */
   destroy?(): void | Promise<void>;
   /** Information for users who inspect the task. */
@@ -133,6 +135,13 @@ export interface ExecRequest {
   /** Passes on output; false if the caller should wait for `onDrain`. With a terminal, all output is stdout. */
   readonly output: (stream: "stdout" | "stderr", bytes: Uint8Array) => boolean;
   readonly onDrain: (listener: () => void) => void;
+}
+
+export interface Attachment {
+  /** Keys with which a client in a terminal detaches, such as `ctrl-p,ctrl-q`. Empty: the driver's default. */
+  readonly detachKeys: string;
+  /** Whether earlier output comes first. */
+  readonly logs: boolean;
 }
 
 /** How a command differs from its task. Empty values are the task's. */

@@ -6,6 +6,7 @@ import {
   ExitResult,
   type ExecTaskRequest,
   type ExecTaskStreamingRequest,
+  type TaskAttachRequest,
   type TaskCommandRequest,
 } from "../../../proto/gen/nomad.ts";
 import { RpcError, Status, type CallContext, type Sink, type CallSignal } from "../../../runtime/ports/rpc.ts";
@@ -139,11 +140,35 @@ export async function execTaskAs(
     if (task.execAs === undefined) throw new RpcError(Status.UNIMPLEMENTED, "this driver's commands equal their task");
     return (request) => task.execAs?.(request, identity) as ExecSession;
   };
-  async function* inner(): AsyncGenerator<ExecTaskStreamingRequest> {
-    for (let next = first; next.done !== true; next = await messages.next())
-      if (next.value.request !== null) yield next.value.request;
-  }
-  await stream((taskId) => execOf(find(taskId)), inner(), sink, call);
+  await stream((taskId) => execOf(find(taskId)), inner(first, messages), sink, call);
+}
+
+/** The input and output of the task itself. */
+export async function attachTask(
+  find: (taskId: string) => RunningTask,
+  requests: AsyncIterable<TaskAttachRequest>,
+  sink: Sink<ExecTaskStreamingResponse>,
+  call: CallContext,
+): Promise<void> {
+  const messages = requests[Symbol.asyncIterator]();
+  const first = await messages.next();
+  const attachment = first.done === true ? null : first.value.attachment;
+  if (attachment === null) throw new RpcError(Status.UNKNOWN, "the first message must have an attachment");
+  const attachOf = (task: RunningTask): Exec => {
+    if (task.attach === undefined)
+      throw new RpcError(Status.UNIMPLEMENTED, "this driver cannot reach the input of a task");
+    return (request) => task.attach?.(request, attachment) as ExecSession;
+  };
+  await stream((taskId) => attachOf(find(taskId)), inner(first, messages), sink, call);
+}
+
+/** The requests within a stream whose first message has more. */
+async function* inner<Message extends { readonly request: ExecTaskStreamingRequest | null }>(
+  first: IteratorResult<Message>,
+  messages: AsyncIterator<Message>,
+): AsyncGenerator<ExecTaskStreamingRequest> {
+  for (let next = first; next.done !== true; next = await messages.next())
+    if (next.value.request !== null) yield next.value.request;
 }
 
 async function stream(

@@ -1,6 +1,7 @@
 /** The public API for task drivers in TypeScript (docs/drivers.md). */
 export {
   retryable,
+  type Attachment,
   type Driver,
   type ExecIdentity,
   type ExecRequest,
