@@ -11,6 +11,7 @@ import { startAttacker } from "./faults/attacker.ts";
 import { CommitChecks } from "./commit-checks.ts";
 import type { Strike } from "./faults/fault.ts";
 import { startFaults, type Faults } from "./faults/faults.ts";
+import { serveSimJson } from "./managers/json-wire.ts";
 import { SimManagers } from "./managers/managers.ts";
 import { SimNodes } from "./nodes/nodes.ts";
 import type { SimProcess } from "../runtime/sim/simulation.ts";
@@ -82,6 +83,7 @@ class World {
         : new SimStorage(simulation.ports("storage"), simulation.trace, options.storage);
     this.#managers = new SimManagers(scene, {
       csi: (ports) => (this.#storage === null ? null : controllerSockets(ports)),
+      serveJson: options.jsonClients > 0 ? serveSimJson : null,
       onReplica: (name, replica) => this.#checks.follow(name, replica),
       onRetired: () => {
         if (this.#isHealed) this.#nodes.tellOfManagers();

@@ -52,7 +52,7 @@ import { simGate } from "./access.ts";
 import { simulatedAuthority } from "./authority.ts";
 import { fenced } from "../invariants/fence.ts";
 import { tellingVersions } from "../invariants/sessions.ts";
-import { serveSimJson } from "./json-wire.ts";
+import type { serveSimJson } from "./json-wire.ts";
 import { serveNatsNodes } from "./nats-nodes.ts";
 import { traceTransitions } from "../transitions.ts";
 
@@ -72,8 +72,8 @@ interface ManagerOptions {
   readonly trace: SimTrace;
   /** Addresses of all managers. */
   readonly peers: readonly string[];
-  /** Whether it serves the JSON API. */
-  readonly servesJson: boolean;
+  /** Null: it does not serve the JSON API. */
+  readonly serveJson: typeof serveSimJson | null;
   /** Records of the log after which a snapshot is written. */
   readonly snapshotEvery: number;
   /** Number of records that the log's history keeps. */
@@ -172,7 +172,7 @@ function runManager(
     onWrong,
     peers,
     sealing,
-    servesJson,
+    serveJson,
     snapshotEvery,
     trace,
     vault,
@@ -250,7 +250,7 @@ function runManager(
   const cluster = (): Cluster | undefined => [...manager.replica.all("cluster")][0];
   let isServing = false;
   let held: ManagerCertificate | null = null;
-  const json = servesJson ? serveSimJson(manager) : null;
+  const json = serveJson?.(manager) ?? null;
 
   async function serve(): Promise<void> {
     const deadline = clock.setTimeout(() => onGivenUp(new Error("not ready in time")), readyTimeoutMs);

@@ -15,6 +15,7 @@ import { drawClock } from "../clocks.ts";
 import { BusLedger } from "../invariants/bus.ts";
 import { handshakeProblem, joinsTooLate } from "../invariants/certificates.ts";
 import { LogMemory } from "../invariants/log.ts";
+import type { serveSimJson } from "./json-wire.ts";
 import { bootManager, type RunningManager } from "./manager.ts";
 import { operatorMs, sentence, supervisorMs, type Scene } from "../scene.ts";
 import { unlockWhatIsLocked } from "../workloads/locks.ts";
@@ -53,6 +54,8 @@ interface SimManagersOptions {
   readonly checksBus?: boolean;
   /** Default: the real cipher. */
   readonly sealing?: Sealing;
+  /** Default: no JSON API. Passed in, so that a rehearsal does not load the API's modules. */
+  readonly serveJson?: typeof serveSimJson | null;
 }
 
 export function addressOf(manager: string): string {
@@ -171,7 +174,7 @@ export class SimManagers {
       csi: this.#options.csi(ports),
       busObserver: this.#options.checksBus === false ? null : this.#bus,
       sealing: this.#options.sealing,
-      servesJson: this.#scene.options.jsonClients > 0,
+      serveJson: this.#options.serveJson ?? null,
       snapshotEvery: this.#options.snapshotEvery ?? snapshotEveryDefault,
       historyRecordsKept: historyRecords === 0 ? snapshotDefaults.historyRecordsKept : historyRecords,
       onLock: (lock) => (manager.lock = lock),
