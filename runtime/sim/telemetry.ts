@@ -4,7 +4,7 @@
  * Spans are those of OpenTelemetry's SDK, as in a real process. Each starts and ends at a time of the process's clock, and its ids
  * come from a separate random stream, so that recording them does not affect what happens.
  */
-import { SpanStatusCode, type Tracer } from "@opentelemetry/api";
+import { ProxyTracerProvider, SpanStatusCode, type Tracer } from "@opentelemetry/api";
 import { resourceFromAttributes } from "@opentelemetry/resources";
 import { AlwaysOnSampler, TracerProvider, type ReadableSpan } from "@opentelemetry/sdk-trace";
 import { version } from "../../lib/version.ts";
@@ -34,6 +34,10 @@ interface SimTelemetryOptions {
   readonly recorder?: { readonly ring: RecordingRing; readonly now: () => number } | null;
 }
 
+/** OpenTelemetry's tracer without effect. */
+const noSpans = new ProxyTracerProvider().getTracer("muster");
+
+/** Spans are not recorded if nobody reads them: the trace is dropped, and neither `onSpan` nor `recorder` is set. */
 export function createSimTelemetry(options: SimTelemetryOptions): SimTelemetry {
   const { recorder = null, trace: lines, who } = options;
   const readings = new Map<string, number>();
@@ -44,11 +48,15 @@ export function createSimTelemetry(options: SimTelemetryOptions): SimTelemetry {
   };
   const logger: Logger = { debug: log("debug"), info: log("info"), warn: log("warn"), error: log("error") };
   return {
-    tracer: createTracer(options),
+    tracer: areSpansRead(options) ? createTracer(options) : noSpans,
     metrics: createMetrics(readings),
     log: recorder === null ? logger : recordingLogger(logger, recorder.ring, recorder.now),
     reading: (name, labels) => readings.get(key(name, labels)) ?? 0,
   };
+}
+
+function areSpansRead({ onSpan = null, recorder = null, trace }: SimTelemetryOptions): boolean {
+  return !trace.isDropped || onSpan !== null || recorder !== null;
 }
 
 function createTracer({

@@ -32,6 +32,11 @@ export class SimTrace {
     return this.#lines !== null;
   }
 
+  /** True if lines are neither kept nor hashed, so that composing one is of no use. */
+  get isDropped(): boolean {
+    return this.#isDropped;
+  }
+
   write(who: string, what: string): void {
     if (this.#isDropped) return;
     const line = `${this.#clock.elapsed.toFixed(3)} ${who} ${what}`;
