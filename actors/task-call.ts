@@ -5,6 +5,7 @@
 import { taskCallMachine, type TaskCallEvent, type TaskCallFailure } from "../machines/task-call.machine.ts";
 import { TaskAnswer, NodeQuestion, type TaskCallRequest, type TaskInput } from "../proto/gen/messages.ts";
 import type { HostedActor } from "../runtime/host.ts";
+import { isReady, isStockEngine } from "../machines/node.ts";
 import { RpcError, Status, type Sink } from "../runtime/ports/rpc.ts";
 import type { Environment } from "./environment.ts";
 import type { Owner } from "./../runtime/host.ts";
@@ -102,6 +103,20 @@ export class TaskCall {
     this.#inputs = [];
   }
 
+  #errorOf(failure: TaskCallFailure): RpcError {
+    const node = this.#env.store.get("node", this.#options.nodeId);
+    // docs/reference/swarm-worker-protocol.md §4.11
+    if (failure === "unreachable" && node !== undefined && isReady(node) && isStockEngine(node)) {
+      const name = node.description?.hostname || node.id;
+      return new RpcError(
+        Status.UNIMPLEMENTED,
+        `node ${name} is a stock engine, and Swarm's protocol has no calls into tasks: use the engine itself ` +
+          `(docker -H ssh://${name} exec …)`,
+      );
+    }
+    return new RpcError(Status.UNAVAILABLE, failures[failure]);
+  }
+
   #ask(question: Partial<NodeQuestion>): Promise<QuestionOutcome> {
     const { ask, id, nodeId } = this.#options;
     return ask(nodeId, NodeQuestion.create({ callId: id, home: this.#env.managerId, ...question }));
@@ -120,7 +135,7 @@ export class TaskCall {
             this.send({ type: outcome === "known" ? "pulse.heard" : "pulse.missed" }),
           ),
         cancel: () => void this.#ask({ cancel: true }),
-        fail: ({ failure }) => this.#close(new RpcError(Status.UNAVAILABLE, failures[failure])),
+        fail: ({ failure }) => this.#close(this.#errorOf(failure)),
         forget: () => {
           this.#close(new RpcError(Status.CANCELLED, "the caller is gone"));
           this.#env.clock.soon(() => {

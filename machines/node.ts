@@ -1,8 +1,15 @@
 /** Predicates on a node object. */
+import { namesFormat } from "./agent/session-format.ts";
 import { NodeSpec_Availability, NodeStatus_State, type Node } from "../proto/gen/messages.ts";
 
 export function isReady(node: Node | null | undefined): boolean {
   return node?.status?.state === NodeStatus_State.READY;
+}
+
+/** Whether it is a stock engine: agents name their format, or, up to 0.1.0, their drivers. */
+export function isStockEngine({ description }: Node): boolean {
+  const { engineVersion = "", labels = {}, plugins = [] } = description?.engine ?? {};
+  return engineVersion !== "" && !namesFormat(labels) && !plugins.some(({ type }) => type === "Driver");
 }
 
 /** The node exists and is not DOWN: what runs on it still counts. */

@@ -11,6 +11,11 @@ const label = "muster.session-format";
 
 export const sessionLabels: Readonly<Record<string, string>> = { [label]: String(sessionFormat) };
 
+/** Whether these are the labels of an agent later than 0.1.0. */
+export function namesFormat(labels: Readonly<Record<string, string>>): boolean {
+  return Object.hasOwn(labels, label);
+}
+
 /** Why the session is refused; null if it is not. Engines and agents up to 0.1.0 name no format. */
 export function newerSession(description: NodeDescription | null): string | null {
   const format = description?.engine?.labels[label] ?? "1";

@@ -1,6 +1,8 @@
 // A stock Docker Engine as a node of ours: every operator step, against the real thing.
+import { join } from "node:path";
 import anyTest from "ava";
 import { engineMissing, startEngine, type DockerEngine } from "../fixtures/docker-engine.ts";
+import { ask } from "../fixtures/engine-api.ts";
 import { startManager, type TestManager } from "../fixtures/muster.ts";
 import { until } from "../fixtures/until.ts";
 import { patient } from "../support/slowness.ts";
@@ -33,7 +35,7 @@ async function running(manager: TestManager, service: string): Promise<TaskRow[]
   );
 }
 
-async function join(manager: TestManager, engine: DockerEngine): Promise<string> {
+async function joined(manager: TestManager, engine: DockerEngine): Promise<string> {
   await engine.join(await manager.muster("token", "worker"), manager.address);
   const { NodeID } = await engine.swarm();
   await until("the node to be READY", async () => (await node(manager, NodeID))?.status?.state === "READY");
@@ -45,7 +47,7 @@ test("a stock engine joins, runs and scales a service, restarts, and leaves", as
   const manager = await startManager(t);
   const engine = await startEngine(t);
 
-  const nodeId = await join(manager, engine);
+  const nodeId = await joined(manager, engine);
   const swarm = await engine.swarm();
   t.is(swarm.LocalNodeState, "active");
   t.false(swarm.ControlAvailable);
@@ -69,6 +71,21 @@ test("a stock engine joins, runs and scales a service, restarts, and leaves", as
   await until("3 running tasks", async () => (await running(manager, "web")).length === 3);
   t.is((await engine.containers()).length, 3);
   t.true((await engine.containers()).every((name) => /^web\.[123]\.[a-z0-9]{25}$/.test(name)));
+
+  // Swarm's protocol has no calls into tasks: clients learn what to use instead.
+  const socket = join(manager.dataDir, "docker.sock");
+  const request = async (method: string, path: string, body?: unknown) =>
+    ask(socket, { method, path: `/v1.41${path}`, ...(body === undefined ? {} : { body: JSON.stringify(body) }) });
+  const [container] = JSON.parse((await request("GET", "/containers/json")).text) as readonly { readonly Id: string }[];
+  const id = container?.Id ?? "";
+  const instead = /is a stock engine, and Swarm's protocol has no calls into tasks: use the engine itself/;
+  const top = await request("GET", `/containers/${id}/top`);
+  t.is(top.status, 501);
+  t.regex(top.text, instead);
+  const wanted = { Cmd: ["true"], AttachStdout: true, AttachStderr: true };
+  const { Id: exec } = JSON.parse((await request("POST", `/containers/${id}/exec`, wanted)).text) as { Id: string };
+  t.regex((await request("POST", `/exec/${exec}/start`, {})).text, instead);
+  t.regex((await request("GET", `/exec/${exec}/json`)).text, /"ExitCode":126/);
 
   await manager.muster("service", "scale", "--detach", "web=5");
   await until("5 running tasks", async () => (await running(manager, "web")).length === 5);
@@ -103,8 +120,8 @@ test("a killed engine's tasks run on another engine, and not twice", async (t) =
   t.timeout(patient(300_000));
   const manager = await startManager(t);
   const [first, second] = [await startEngine(t), await startEngine(t)];
-  const firstId = await join(manager, first);
-  const secondId = await join(manager, second);
+  const firstId = await joined(manager, first);
+  const secondId = await joined(manager, second);
   await manager.muster(
     "service",
     "create",
@@ -151,7 +168,7 @@ test("an engine renews its certificate on request, and then reconnects without A
   t.timeout(patient(300_000));
   const manager = await startManager(t);
   const engine = await startEngine(t);
-  const nodeId = await join(manager, engine);
+  const nodeId = await joined(manager, engine);
   const certificate = async (): Promise<string> => {
     const [row] = await manager.json<{ certificate?: { certificate?: string } }>("node", "inspect", nodeId);
     return row?.certificate?.certificate ?? "";

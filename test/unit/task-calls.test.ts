@@ -10,6 +10,11 @@ import {
   NodeQuestion,
   Task,
   TaskCallRequest,
+  EngineDescription,
+  Node,
+  NodeDescription,
+  NodeStatus,
+  NodeStatus_State,
   TaskAttach,
   TaskExec,
   TaskExecAs,
@@ -150,6 +155,7 @@ function world() {
     home,
     holder,
     asked: managers[0].proposals,
+    seed: managers[0].seed,
     driver,
     calls,
     listening,
@@ -417,6 +423,31 @@ test("a call to a node without a connection fails at once", async (t) => {
   await run();
   t.is(answers.ended?.code, Status.UNAVAILABLE);
   t.regex(answers.ended?.message ?? "", /is not connected to any manager/);
+});
+
+test("a call to a task on a stock engine fails with a sentence that says what to use", async (t) => {
+  const { ask, listening, run, seed } = world();
+  listening.abort();
+  const node = (state: NodeStatus_State) =>
+    Node.create({
+      id: "n1",
+      status: NodeStatus.create({ state }),
+      description: NodeDescription.create({
+        hostname: "one",
+        engine: EngineDescription.create({ engineVersion: "20.10.24" }),
+      }),
+    });
+  const outcome = async () => {
+    const { answers } = ask({ exec: TaskExec.create({ command: ["true"] }) });
+    await run();
+    return answers.ended;
+  };
+  seed("node", node(NodeStatus_State.READY));
+  const refused = await outcome();
+  t.is(refused?.code, Status.UNIMPLEMENTED);
+  t.regex(refused?.message ?? "", /^node one is a stock engine, .* \(docker -H ssh:\/\/one exec …\)$/);
+  seed("node", node(NodeStatus_State.DOWN));
+  t.is((await outcome())?.code, Status.UNAVAILABLE, "it may be any node that is away");
 });
 
 test("C1: a call is lost only after several unconfirmed questions", (t) => {
