@@ -75,6 +75,8 @@ interface CallOptions {
   readonly messageBytesMax?: number;
   /** Called when the request is complete, before its handler. */
   readonly onServed?: () => void;
+  /** Starts the handler of a complete request now or later; false: never, since the server is overloaded. */
+  readonly inTurn?: (start: () => void) => boolean;
 }
 
 export class ServerCall implements CallContext, Sink<unknown>, FrameReceiver, StreamReceiver, FlowControl, OpenCall {
@@ -86,6 +88,7 @@ export class ServerCall implements CallContext, Sink<unknown>, FrameReceiver, St
   readonly #siblings: Set<ServerCall>;
   readonly #canQueue: () => boolean;
   readonly #onServed: () => void;
+  readonly #inTurn: ((start: () => void) => boolean) | null;
   readonly #messageBytesMax: number;
   /** Messages at the last check of `isStalled`; -1 before the first. */
   #checkedCount = -1;
@@ -111,8 +114,9 @@ export class ServerCall implements CallContext, Sink<unknown>, FrameReceiver, St
     peer: Peer,
     traceparent: string,
     siblings: Set<ServerCall>,
-    { canQueue = always, messageBytesMax = method.messageBytesMax, onServed = ignore }: CallOptions = {},
+    { canQueue = always, inTurn, messageBytesMax = method.messageBytesMax, onServed = ignore }: CallOptions = {},
   ) {
+    this.#inTurn = inTurn ?? null;
     this.#onServed = onServed;
     this.#canQueue = canQueue;
     this.#messageBytesMax = messageBytesMax;
@@ -260,7 +264,12 @@ export class ServerCall implements CallContext, Sink<unknown>, FrameReceiver, St
       this.#refuseCount();
     } else {
       this.#onServed();
-      this.#handle();
+      if (this.#inTurn === null) this.#handle();
+      else if (!this.#inTurn(() => this.#handle()))
+        this.#finishWithError(
+          Status.UNAVAILABLE,
+          "the manager is overloaded: too many calls are waiting; try again later",
+        );
     }
   }
 
@@ -270,6 +279,8 @@ export class ServerCall implements CallContext, Sink<unknown>, FrameReceiver, St
   }
 
   #handle(): void {
+    // The caller may be gone after a wait.
+    if (this.#status !== null) return;
     const { handler } = this.#method;
     let request;
     try {

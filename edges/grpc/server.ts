@@ -17,9 +17,11 @@ import type { Duplex } from "node:stream";
 import { TLSSocket } from "node:tls";
 import type { MethodDescriptor } from "../../proto/codec.ts";
 import { assert } from "../../lib/assert.ts";
+import { DispatcherService } from "../../proto/gen/messages.ts";
 import type { Clock, Gauge, Telemetry } from "../../runtime/ports/index.ts";
-import { Status, type CallSignal, type ServiceHandlers } from "../../runtime/ports/rpc.ts";
+import { Status, type CallSignal, type Peer, type ServiceHandlers } from "../../runtime/ports/rpc.ts";
 import { createAdmission, type Admission, type AdmissionLimits } from "./admission/admission.ts";
+import type { CallClass } from "./admission/call-turns.ts";
 import { Crowd, type Member } from "./admission/crowd.ts";
 import { sourceOf } from "../../runtime/source-of.ts";
 import { localCaller } from "./caller.ts";
@@ -121,7 +123,16 @@ interface Connection extends Member {
 
 interface TableEntry extends ServedMethod {
   readonly access: Access;
+  /** Null: its calls are handled as they arrive. */
+  readonly turn: CallClass | null;
 }
+
+/** Calls of nodes that wait for their turn when the process is overloaded. Heartbeats and reports do not. */
+const turnsOfNodes: ReadonlyMap<string, CallClass> = new Map<string, CallClass>([
+  [DispatcherService.methods.Assignments.path, "assignments"],
+  [DispatcherService.methods.Tasks.path, "assignments"],
+  [DispatcherService.methods.Session.path, "registrations"],
+]);
 
 /** The control socket belongs to no organization, and none of its callers has an identity that could be removed. */
 const localMembership: Membership = {
@@ -178,6 +189,7 @@ export class GrpcServer {
       this.#methods.set(method.path, {
         path: method.path,
         access,
+        turn: turnsOfNodes.get(method.path) ?? (access === "read-only" ? "reads" : null),
         messageBytesMax: Math.min(this.#messageBytesMax, requestBytesMax(method.path)),
         decode: (bytes) => method.request.decode(bytes),
         frame: framedOnce((message) => method.response.encode(message)),
@@ -392,8 +404,13 @@ export class GrpcServer {
       admitted.local && headers.caller !== "" ? { ...admitted, process: parseCaller(headers.caller) } : admitted;
     const { http2, kind } = connection;
     const { anonymousMessageBytesMax } = this.#admission.limits;
+    const { turn } = method;
     const call = new ServerCall(stream, method, peer, headers.traceparent, connection.calls, {
       canQueue: () => http2.canQueue,
+      // Calls of managers carry those of many others, and their own health.
+      ...(turn === null || peer.identity?.role === "swarm-manager"
+        ? {}
+        : { inTurn: (start: () => void) => this.#inTurn(turn, start, peer) }),
       ...(kind === "anonymous"
         ? {
             messageBytesMax: Math.min(method.messageBytesMax, anonymousMessageBytesMax),
@@ -403,6 +420,12 @@ export class GrpcServer {
     });
     if (timeoutMs !== null) call.startDeadline(timeoutMs);
     call.startClientStream();
+  }
+
+  #inTurn(turn: CallClass, start: () => void, peer: Peer): boolean {
+    if (this.#admission.callTurns.offer(turn, start)) return true;
+    this.#admission.refusals.count("grpc", "waiting-calls", peer.address);
+    return false;
   }
 
   /** G3 */

@@ -2,17 +2,24 @@
 import { connect as connectSocket, type Socket } from "node:net";
 import { connect as connectTlsSocket, type TLSSocket } from "node:tls";
 import test, { type ExecutionContext } from "ava";
+import { CallTurns } from "../../edges/grpc/admission/call-turns.ts";
 import { Crowd } from "../../edges/grpc/admission/crowd.ts";
 import { sourceOf } from "../../runtime/source-of.ts";
 import { Handshakes } from "../../edges/grpc/admission/handshakes.ts";
 import { Refusals } from "../../edges/grpc/admission/refusals.ts";
-import { GetRootCACertificateRequest, HeartbeatRequest, PublishLogsMessage } from "../../proto/gen/messages.ts";
+import {
+  GetRootCACertificateRequest,
+  HeartbeatRequest,
+  PublishLogsMessage,
+  SessionRequest,
+} from "../../proto/gen/messages.ts";
 import { type RpcError, Status } from "../../runtime/ports/rpc.ts";
 import {
   GetRootCACertificate,
   Heartbeat,
   ListNodes,
   PublishLogs,
+  Session,
   identityOf,
   refused,
   telemetry,
@@ -76,6 +83,76 @@ test("H1: handshakes start in turns between their sources, a few in each turn of
   await until(() => begun.length === 7);
   t.true(begun.indexOf("one") <= 4, begun.join(" "));
   t.false(begun.includes("gone"));
+});
+
+test("CT1, CT2: waiting calls are handled in the order of their classes, some in each turn of the event loop", async (t) => {
+  let now = 0;
+  let turns = 0;
+  let isCounting = true;
+  const count = (): void => {
+    turns += 1;
+    if (isCounting) setImmediate(count);
+  };
+  setImmediate(count);
+  t.teardown(() => (isCounting = false));
+  const begun: string[] = [];
+  const calls = new CallTurns({ callTurnMs: 10, waitingCallsMax: 100 }, undefined, () => now);
+  const call =
+    (name: string, ms = 6) =>
+    () => {
+      begun.push(`${name} ${turns}`);
+      now += ms;
+    };
+  for (const name of ["read 1", "read 2", "read 3"]) calls.offer("reads", call(name));
+  t.deepEqual(begun, ["read 1 0", "read 2 0"], "the turn has 10 ms");
+  calls.offer("registrations", call("registration"));
+  calls.offer("assignments", call("assignment"));
+  calls.offer("reads", call("read 4"));
+  await until(() => begun.length === 6);
+  t.deepEqual(
+    begun.slice(2).map((text) => text.slice(0, -2)),
+    ["assignment", "registration", "read 3", "read 4"],
+  );
+  const turnOf = (at: number): number => Number(begun[at]?.slice(-1));
+  t.is(turnOf(2), turnOf(3));
+  t.true(turnOf(4) > turnOf(3), "two calls took more than 10 ms");
+});
+
+test("CT3: a class's calls beyond the limit are refused, and other classes still wait", async (t) => {
+  const waiting: string[] = [];
+  const calls = new CallTurns({ callTurnMs: 0.001, waitingCallsMax: 2 }, (of, count) => waiting.push(`${of} ${count}`));
+  let done = 0;
+  const busy = (): void => {
+    const until_ = performance.now() + 1;
+    while (performance.now() < until_);
+    done += 1;
+  };
+  t.deepEqual(
+    [1, 2, 3, 4].map(() => calls.offer("reads", busy)),
+    [true, true, true, false],
+  );
+  t.true(calls.offer("assignments", busy));
+  await until(() => done === 4);
+  t.deepEqual(waiting.slice(0, 3), ["reads 1", "reads 2", "assignments 1"]);
+  t.deepEqual(waiting.slice(-3), ["assignments 0", "reads 1", "reads 0"]);
+});
+
+test("CT3: an overloaded server refuses registrations beyond its limit, and still answers heartbeats", async (t) => {
+  const { worker, counts } = await world(t, { limits: { callTurnMs: 0.001, waitingCallsMax: 3 } });
+  const channel = await worker();
+  const ended: (RpcError | null)[] = [];
+  for (let number = 0; number < 20; number += 1)
+    channel.serverStream(Session, SessionRequest.create(), {
+      onMessage: () => undefined,
+      onEnd: (error) => ended.push(error),
+    });
+  await channel.unary(Heartbeat, HeartbeatRequest.create({ sessionId: "s1" }));
+  const refusals = (): number => counts.get("muster_refused_total grpc waiting-calls") ?? 0;
+  await until(() => refusals() > 0 && ended.length >= refusals());
+  const [first] = ended;
+  t.is(first?.code, Status.UNAVAILABLE);
+  t.regex(first?.message ?? "", /overloaded/);
+  t.true(refusals() <= 16, "one was handled at once, and three waited");
 });
 
 test("each refusal is counted, and its reason is logged once per interval with the number of refusals", (t) => {

@@ -1,6 +1,7 @@
 /** Limits on peers that all ports of a process share: bytes, time, and the count of refusals. */
 import type { Telemetry } from "../../../runtime/ports/index.ts";
 import { ByteBudget } from "./byte-budget.ts";
+import { CallTurns } from "./call-turns.ts";
 import * as limits from "./limits.ts";
 import { Refusals } from "./refusals.ts";
 import { TimeShare } from "./time-share.ts";
@@ -17,6 +18,7 @@ export interface Admission {
   readonly knownBytes: ByteBudget;
   readonly anonymousTime: TimeShare;
   readonly largeMessageTime: TimeShare;
+  readonly callTurns: CallTurns;
 }
 
 /** Create one per process. `changed` overrides limits, for tests. */
@@ -26,6 +28,7 @@ export function createAdmission(
 ): Admission {
   const all: AdmissionLimits = { ...limits, ...changed };
   const refusals = new Refusals(telemetry);
+  const waiting = telemetry.metrics.gauge("muster_grpc_waiting_calls", "Calls that wait for their turn, by class.");
   const { anonymousTimeShare, anonymousTimeBurstMs, largeMessageTimeShare, largeMessageTimeBurstMs } = all;
   return {
     limits: all,
@@ -38,5 +41,6 @@ export function createAdmission(
     largeMessageTime: new TimeShare({ share: largeMessageTimeShare, burstMs: largeMessageTimeBurstMs }, () =>
       refusals.count("json", "large-message-time", ""),
     ),
+    callTurns: new CallTurns(all, (of, count) => waiting.set(count, { class: of })),
   };
 }

@@ -50,6 +50,12 @@ export const anonymousTimeBurstMs = 1_000;
 export const largeMessageTimeShare = 0.25;
 export const largeMessageTimeBurstMs = 1_000;
 
+/** Time for handlers of streams of assignments, registrations and reads per turn of the event loop. Beyond: the rest wait for the
+ *  next turn, in that order, so that heartbeats and reports are handled in between. */
+export const callTurnMs = 10;
+/** Calls of each of these classes that may wait: a whole fleet registers at once. Beyond: UNAVAILABLE. */
+export const waitingCallsMax = 10_000;
+
 /** Known connections per node with a worker's certificate. An agent or engine has up to five, and briefly twice as many
  *  while it renews its certificate. Beyond: its oldest is closed. */
 export const workerConnectionsMax = 64;

@@ -13,6 +13,7 @@ export type RefusalReason =
   | "anonymous-time"
   | "large-message-time"
   | "known-limit"
+  | "waiting-calls"
   | "known-bytes"
   | "unfinished-request"
   | "login-bytes"
