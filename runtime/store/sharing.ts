@@ -8,14 +8,38 @@
 import type { Codec } from "../../proto/codec.ts";
 import { equalBytes, sha256, toHex } from "./record.ts";
 
-/** Entries kept before starting over, which costs only memory. Ten for each of 1,000 services. */
-const entriesMax = 10_000;
+/**
+ * Look-ups for which an entry is kept without being found again, at least; twice as many at most. A service's parts are looked up
+ * some thirty times for each of its tasks; those of removed services must not stay.
+ */
+const lookUpsKept = 10_000;
+
+/** Entries that were set or found recently. One that is forgotten costs only memory: the next equal part is kept instead. */
+class RecentEntries<Value> {
+  #young = new Map<string, Value>();
+  #old: ReadonlyMap<string, Value> = new Map();
+  #lookUps = 0;
+
+  get(key: string): Value | undefined {
+    this.#lookUps += 1;
+    if (this.#lookUps > lookUpsKept) [this.#lookUps, this.#old, this.#young] = [1, this.#young, new Map()];
+    const young = this.#young.get(key);
+    if (young !== undefined) return young;
+    const old = this.#old.get(key);
+    if (old !== undefined) this.#young.set(key, old);
+    return old;
+  }
+
+  set(key: string, value: Value): void {
+    this.#young.set(key, value);
+  }
+}
 
 /** Remembers the last message for each key, and returns it for every equal one. */
 export class SharedMessages<T> {
   readonly #codec: Codec<T>;
   readonly #isSame: ((a: T, b: T) => boolean) | null;
-  readonly #known = new Map<string, { readonly message: T; readonly bytes: Uint8Array }>();
+  readonly #known = new RecentEntries<{ readonly message: T; readonly bytes: Uint8Array }>();
 
   /** `isSame` is for parts that are shared for each task: it must be exact, and cheaper than comparing encoded bytes. */
   constructor(codec: Codec<T>, isSame: ((a: T, b: T) => boolean) | null = null) {
@@ -40,14 +64,13 @@ export class SharedMessages<T> {
     if (known !== undefined && equalBytes(known.bytes, bytes)) return known.message;
     const own = ownBytes(bytes);
     const message = this.#codec.decode(own);
-    if (this.#known.size >= entriesMax) this.#known.clear();
     this.#known.set(key, { message, bytes: own });
     return message;
   }
 }
 
 export class SharedStrings {
-  readonly #known = new Map<string, string>();
+  readonly #known = new RecentEntries<string>();
   /** The last string: comparing two strings costs less than hashing one. */
   #last = "";
 
@@ -56,10 +79,7 @@ export class SharedStrings {
     if (text === this.#last) return this.#last;
     if (text === "") return "";
     const known = this.#known.get(text);
-    if (known === undefined) {
-      if (this.#known.size >= entriesMax) this.#known.clear();
-      this.#known.set(text, text);
-    }
+    if (known === undefined) this.#known.set(text, text);
     this.#last = known ?? text;
     return this.#last;
   }
