@@ -9,7 +9,7 @@
 import { outsideCalls } from "../../../runtime/observation/cause.ts";
 
 /** In the order in which they are handled. */
-export const callClasses = ["assignments", "registrations", "reads"] as const;
+const callClasses = ["assignments", "registrations", "reads"] as const;
 
 /** `assignments`: streams of nodes that have a session; `registrations`: nodes without one; `reads`: questions of users. */
 export type CallClass = (typeof callClasses)[number];
