@@ -36,6 +36,22 @@ function differing(request: EngineRequest, status: number, text: RegExp, why: st
 
 const paths: readonly EngineRequest[] = [
   { method: "GET", path: "/nope" },
+  ...["info", "services"].flatMap((path) => [
+    differing(
+      { method: "GET", path: `/v9.99/${path}` },
+      400,
+      /^.{2}message":"client version 9\.99 is too new\. Maximum supported API version is 1\.55"/,
+      "newer versions are served",
+    ),
+    differing(
+      { method: "GET", path: `/v1.11/${path}` },
+      400,
+      /^client version 1\.11 is too old\. Minimum supported API version is 1\.24, please upgrade your client to a newer version$/m,
+      "older versions are served",
+    ),
+  ]),
+  { method: "GET", path: "/v1.x/info" },
+  { method: "GET", path: "/v/info" },
   get("/nope"),
   get("/services/"),
   get("/services/a/b/c"),
