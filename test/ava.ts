@@ -1,9 +1,9 @@
 /**
  * Runs AVA on a group of test files, counts its TAP lines and shows only failures in full.
  *
- * Deadlines grow with the slowness of the machine (test/support/slowness.ts), so a retry should never be what makes a run
- * pass. The files of failed tests run again, each alone, to tell what kind of failure it is: a test that then passes is unsteady.
- * A failure that does not depend on the machine repeats, because properties draw their cases from one seed (test/support/seed.ts).
+ * Deadlines grow with the slowness of the machine (test/support/slowness.ts), so a second run is never what makes a test
+ * pass. The files of failed tests run again, each alone, only to tell what kind of failure it is: a test that then passes is
+ * unsteady. A failure that does not depend on the machine repeats, because properties draw their cases from one seed (test/support/seed.ts).
  */
 import { spawn } from "node:child_process";
 import { createInterface } from "node:readline";
@@ -11,17 +11,11 @@ import { summaryOfCoverage } from "./support/chart-coverage.ts";
 import { startFileTimes } from "./support/file-times.ts";
 import { patient } from "./support/slowness.ts";
 
-/**
- * THE SWITCH: `true` makes an unsteady test fail the run, `false` counts it as passed. It is reported in both cases. Off until
- * two whole runs in a row have had no unsteady test.
- */
-const unsteadyTestsFail = false;
-
 export interface Counts {
   passed: number;
   failed: number;
   skipped: string[];
-  /** Titles of tests that failed first and passed when their file ran again alone; also in `failed` or `passed`. */
+  /** Titles of tests that failed first and passed when their file ran again alone; also in `failed`. */
   unsteady: string[];
 }
 
@@ -145,19 +139,6 @@ function failedByFile(runs: readonly Run[]): ReadonlyMap<string, readonly string
   return byFile.size <= againMax ? byFile : none;
 }
 
-interface Numbers {
-  readonly passed: number;
-  readonly failed: number;
-}
-
-/** `failed` of the first run includes the unsteady tests. */
-export function judge(
-  { failed, passed, unsteady }: Numbers & { readonly unsteady: number },
-  isStrict: boolean,
-): Numbers {
-  return isStrict ? { passed, failed } : { passed: passed + unsteady, failed: failed - unsteady };
-}
-
 /** Runs a group, its lanes side by side, and returns the outcome. */
 export async function runGroup(top: string, name: string, ...lanes: readonly Lane[]): Promise<Counts> {
   const started = Date.now();
@@ -173,12 +154,8 @@ export async function runGroup(top: string, name: string, ...lanes: readonly Lan
     unsteady.push(...names.filter((name) => passed.includes(name)).map((name) => `${file}: ${name}`));
   }
   const sum = (count: (run: Run) => number): number => runs.reduce((total, run) => total + count(run), 0);
-  const numbers = {
-    passed: sum((run) => run.passed.length),
-    failed: sum((run) => run.failed.length + (run.isBroken ? 1 : 0)),
-    unsteady: unsteady.length,
-  };
-  const { passed, failed } = judge(numbers, unsteadyTestsFail);
+  const passed = sum((run) => run.passed.length);
+  const failed = sum((run) => run.failed.length + (run.isBroken ? 1 : 0));
   const skipped = runs.flatMap((run) => run.skipped);
   const seconds = ((Date.now() - started) / 1000).toFixed(1);
   say(

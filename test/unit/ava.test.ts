@@ -1,5 +1,5 @@
 import test from "ava";
-import { judge, placeOfTitle } from "../ava.ts";
+import { placeOfTitle } from "../ava.ts";
 import { coverageLine, summaryOfCoverage } from "../support/chart-coverage.ts";
 import { reference, slownessOf } from "../support/slowness.ts";
 
@@ -16,13 +16,6 @@ test("a test's file is found by its title, and the longest path wins", (t) => {
 test("a title that matches no file has no file", (t) => {
   t.is(placeOfTitle("Exited because no new tests completed", files), null);
   t.is(placeOfTitle("taskless › starts", files), null);
-});
-
-test("an unsteady test counts as failed, or as passed if the run is not strict", (t) => {
-  // Three failed in the first run, two of which passed when they ran again.
-  const numbers = { passed: 7, failed: 3, unsteady: 2 };
-  t.deepEqual(judge(numbers, true), { passed: 7, failed: 3 });
-  t.deepEqual(judge(numbers, false), { passed: 9, failed: 1 });
 });
 
 test("deadlines grow with the slower of computing and starting processes, at most tenfold, and never shrink", (t) => {
