@@ -13,7 +13,11 @@ import {
   CreateNetworkRequest,
   CreateSecretRequest,
   CreateServiceRequest,
+  Duration,
   GetServiceRequest,
+  HealthConfig,
+  Mount,
+  Mount_TmpfsOptions,
   RemoveServiceRequest,
   type SecretSpec,
   ServiceSpec,
@@ -216,6 +220,29 @@ function keeping(
 }
 
 /**
+ * Engines before Docker 25 write no start interval where later ones write zero, and those write the absent options of a tmpfs as
+ * `null`.
+ */
+function inOneDialect(spec: ServiceSpec | null): ServiceSpec | null {
+  const task = spec?.task ?? null;
+  if (spec === null || task === null || task.container === null) return spec;
+  const { healthcheck, mounts } = task.container;
+  const startInterval = healthcheck?.startInterval ?? Duration.create({});
+  return ServiceSpec.patch(spec, {
+    task: TaskSpec.patch(task, {
+      container: ContainerSpec.patch(task.container, {
+        healthcheck: healthcheck === null ? null : HealthConfig.patch(healthcheck, { startInterval }),
+        mounts: mounts.map((mount) =>
+          mount.tmpfsOptions?.options === "null"
+            ? Mount.patch(mount, { tmpfsOptions: Mount_TmpfsOptions.patch(mount.tmpfsOptions, { options: "" }) })
+            : mount,
+        ),
+      }),
+    }),
+  });
+}
+
+/**
  * Returns `held` when both have the same elements: Docker's client lists secrets and configs in any order, which is irrelevant.
  */
 function inOrderOf<One>(held: readonly One[], wanted: readonly One[]): One[] {
@@ -243,7 +270,7 @@ async function makeService(
     const { service } = await client.call(methods.GetService, request);
     const before = service?.spec ?? null;
     const spec = keeping(before, wanted, options);
-    if (isSameMessage(before, spec)) {
+    if (isSameMessage(inOneDialect(before), inOneDialect(spec))) {
       options.print(`Unchanged service ${name} (id: ${there.id})`);
       return null;
     }
