@@ -265,21 +265,22 @@ test("single tasks of many services move to level the nodes' loads", async (t) =
   t.deepEqual(all.toSorted(), ["n1", "n1", "n2", "n2"]);
 });
 
-test("other services' tasks count once they have stayed on a node, even without a notification", async (t) => {
-  const cluster = await testCluster(["n1", "n2"]);
-  cluster.seed("cluster", on());
-  for (const id of ["a", "b", "c", "d"]) await cluster.addService(id, 1);
-  await cluster.run(10 * minute);
-  const off = { annotations: Annotations.create({ name: "pinned", labels: { "muster.rebalance": "off" } }) };
-  const placement = Placement.create({ constraints: ["node.id == n1"] });
-  await cluster.addService("pinned", 4, { placement }, off);
-  await cluster.run(10 * minute);
-  t.deepEqual(counts(cluster, "pinned"), { n1: 4 });
-  t.deepEqual(
-    ["a", "b", "c", "d"].flatMap((id) => running(cluster, id)).map(({ nodeId }) => nodeId),
-    ["n2", "n2", "n2", "n2"],
-  );
-});
+for (const mode of ["off", "on"])
+  test(`other services' tasks count once they have stayed on a node, even without a notification (theirs is ${mode})`, async (t) => {
+    const cluster = await testCluster(["n1", "n2"]);
+    cluster.seed("cluster", on());
+    for (const id of ["a", "b", "c", "d"]) await cluster.addService(id, 1);
+    await cluster.run(10 * minute);
+    const fields = { annotations: Annotations.create({ name: "pinned", labels: { "muster.rebalance": mode } }) };
+    const placement = Placement.create({ constraints: ["node.id == n1"] });
+    await cluster.addService("pinned", 4, { placement }, fields);
+    await cluster.run(10 * minute);
+    t.deepEqual(counts(cluster, "pinned"), { n1: 4 });
+    t.deepEqual(
+      ["a", "b", "c", "d"].flatMap((id) => running(cluster, id)).map(({ nodeId }) => nodeId),
+      ["n2", "n2", "n2", "n2"],
+    );
+  });
 
 test("a concurrent move and scaling leave one task in each slot", async (t) => {
   const cluster = await lopsided();

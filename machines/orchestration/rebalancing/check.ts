@@ -112,11 +112,12 @@ export class RebalanceCheck {
   followTask(old: Task | null, task: Task | null): boolean {
     const some = (task ?? old) as Task;
     if (task !== null) this.#noteTask(task);
+    const matters = old === null || task === null || old.nodeId !== task.nodeId || isWanted(old) !== isWanted(task);
     if (this.#enabled.has(some.serviceId)) {
       this.#balanced.delete(some.serviceId);
+      if (matters) this.#isStale = true;
       return true;
     }
-    const matters = old === null || task === null || old.nodeId !== task.nodeId || isWanted(old) !== isWanted(task);
     if ((this.#isStale || !matters) && !this.#open.has(some.id)) return false;
     this.#isStale = true;
     return true;
