@@ -155,26 +155,37 @@ func main() {
 	}
 }
 
+// run keeps one agent in the cluster until the context ends. A node gives up its first join after five attempts; like an operator, run
+// then joins again.
 func run(ctx context.Context, name, join, token, stateDir string, events bool, registered chan<- struct{}) error {
-	n, err := node.New(&node.Config{
-		Hostname: name, JoinAddr: join, JoinToken: token, StateDir: stateDir,
-		ListenControlAPI: filepath.Join(stateDir, "control.sock"), Executor: executor{name, events},
-	})
-	if err != nil {
-		return err
+	for {
+		n, err := node.New(&node.Config{
+			Hostname: name, JoinAddr: join, JoinToken: token, StateDir: stateDir,
+			ListenControlAPI: filepath.Join(stateDir, "control.sock"), Executor: executor{name, events},
+		})
+		if err != nil {
+			return err
+		}
+		if err := n.Start(ctx); err != nil {
+			return err
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- n.Err(ctx) }()
+		select {
+		case <-n.Ready():
+			registered <- struct{}{}
+			<-ctx.Done()
+		case err := <-ended:
+			if ctx.Err() == nil {
+				fmt.Fprintf(os.Stderr, "%s joins again: %v\n", name, err)
+				continue
+			}
+		case <-ctx.Done():
+		}
+		// A stopped node returns the error of its context, which is not a failure.
+		if err := n.Stop(context.Background()); err != nil && ctx.Err() == nil {
+			return err
+		}
+		return nil
 	}
-	if err := n.Start(ctx); err != nil {
-		return err
-	}
-	select {
-	case <-n.Ready():
-		registered <- struct{}{}
-	case <-ctx.Done():
-	}
-	<-ctx.Done()
-	// A stopped node returns the error of its context, which is not a failure.
-	if err := n.Stop(context.Background()); err != nil && ctx.Err() == nil {
-		return err
-	}
-	return nil
 }
