@@ -46,20 +46,13 @@ function healthcheck(service: View): HealthConfig | null {
     throw health.mistake("test", `must be a string, or a list that begins with NONE, CMD or CMD-SHELL, not '${kind}'`);
   }
   const zero = Duration.create({});
-  if (isDisabled)
-    return HealthConfig.create({
-      test: ["NONE"],
-      interval: zero,
-      timeout: zero,
-      startPeriod: zero,
-      startInterval: zero,
-    });
+  if (isDisabled) return HealthConfig.create({ test: ["NONE"], interval: zero, timeout: zero, startPeriod: zero });
   return HealthConfig.create({
     test,
     interval: health.duration("interval") ?? zero,
     timeout: health.duration("timeout") ?? zero,
     startPeriod: health.duration("start_period") ?? zero,
-    startInterval: health.duration("start_interval") ?? zero,
+    startInterval: health.duration("start_interval"),
     retries: health.whole("retries") ?? 0,
   });
 }
