@@ -9,7 +9,8 @@
  *     tail.
  * F5: a snapshot of records that the log has lost is neither loaded nor kept: nothing would ever follow it. If the snapshots
  *     cannot be read, but the log continues from the replica, they are skipped: NATS may serve one and not the other.
- * F6: nothing is applied from a log that lacks what the manager's mark names, unless that loss was accepted.
+ * F6: nothing is applied from a log that lacks what the manager's mark names, unless that loss was accepted. The log may lose it while
+ *     it is read, so a log that ends before it, or has another record there, is compared again, and counts as not reached.
  */
 import { Trouble_Kind } from "../../proto/gen/messages.ts";
 import type { Blobs, Clock, Log, Subscription, Telemetry } from "../ports/index.ts";
@@ -80,6 +81,15 @@ export function startFollowing(parts: FollowerParts): Follower {
   let reading: Subscription | null = null;
   let comparing: Subscription | null = null;
   const listeners: (() => void)[] = [];
+  const known = parts.mark?.known ?? null;
+  let isLossAccepted = false;
+
+  /** F6: the replica has not reached what the manager's mark names. */
+  const isBeforeMark = (): boolean => known !== null && !isLossAccepted && replica.version < known.sequence;
+  const isMarked = (data: Uint8Array): boolean => {
+    const outcome = decodeRecord(data);
+    return known !== null && outcome.kind === "decoded" && equalBytes(outcome.record.checksum, known.checksum);
+  };
 
   const stop = (): void => {
     isStopped = true;
@@ -160,6 +170,10 @@ export function startFollowing(parts: FollowerParts): Follower {
       },
       onRecord: (sequence, data) => {
         if (isStopped || sequence <= replica.version) return;
+        if (isBeforeMark() && sequence === known?.sequence && !isMarked(data)) {
+          admitAgain();
+          return;
+        }
         let record: AppliedRecord;
         try {
           record = replica.apply(sequence, data);
@@ -182,6 +196,10 @@ export function startFollowing(parts: FollowerParts): Follower {
       },
       onCaughtUp: (sequence) => {
         if (isStopped) return;
+        if (isBeforeMark()) {
+          admitAgain();
+          return;
+        }
         isCaughtUp = true;
         compare();
         for (const listener of listeners) listener();
@@ -204,8 +222,7 @@ export function startFollowing(parts: FollowerParts): Follower {
 
   /** F6. False if nothing may be applied. */
   const admit = async (): Promise<boolean> => {
-    const known = parts.mark?.known ?? null;
-    if (known === null || isAdmitted) return true;
+    if (known === null || !isBeforeMark()) return true;
     const loss = await findLoss({ clock, log }, known, () => isStopped);
     if (isStopped) return false;
     if (loss !== null && parts.acceptsLoss !== true) {
@@ -215,13 +232,18 @@ export function startFollowing(parts: FollowerParts): Follower {
     if (loss !== null) {
       telemetry.log.error({ error: loss.message }, "the log has lost records; the loss was accepted");
       parts.mark?.accept();
+      isLossAccepted = true;
     } else if (parts.acceptsLoss === true) {
       telemetry.log.warn({}, "the log has lost nothing: restart without --accept-log-loss");
     }
-    isAdmitted = true;
     return true;
   };
-  let isAdmitted = false;
+  /** F6 */
+  const admitAgain = (): void => {
+    reading?.unsubscribe();
+    isCaughtUp = false;
+    void sleep(clock, retryMs).then(begin);
+  };
   /** The record that a reading did not find; 0: none. */
   let hole = 0;
   /** Failed attempts to read the snapshots. */
@@ -280,7 +302,8 @@ export function startFollowing(parts: FollowerParts): Follower {
       const { last } = bounds;
       if (last >= before) {
         shortAnswers = 0;
-        if (await reachesVersion(replica, clock, last, reachTimeoutMs)) break;
+        if ((await reachesVersion(replica, clock, last, reachTimeoutMs)) && !isBeforeMark()) break;
+        if (isBeforeMark()) await sleep(clock, retryMs);
         continue;
       }
       shortAnswers += 1;

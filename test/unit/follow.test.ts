@@ -150,22 +150,24 @@ test("F5: a gap in the log is closed by a snapshot, however long the snapshots a
 });
 
 /** Follows a log that the test changes, until `until`. */
-function following(records: Uint8Array[], snapshots: readonly Writer[] = []) {
+function following(records: Uint8Array[], seen: Writer | null = null) {
   const { env, clock } = testManager();
   const kept = new TestLog(records, env.clock);
-  for (const writer of snapshots) kept.stored.set(snapshotName(writer.records.length), replicaOf(writer).snapshot());
   const replica = new Replica();
   const broken: string[] = [];
+  const disk = seen === null ? null : memoryMark(replicaOf(seen));
   const follower = startFollowing({
     log: kept.log,
     blobs: kept.blobs,
     replica,
     clock: env.clock,
     telemetry: env.telemetry,
+    mark: disk === null ? undefined : new MarkKeeper({ replica, disk, clock: env.clock, telemetry: env.telemetry }),
     onBroken: (error) => broken.push(error.message),
   });
   const run = async (ms: number): Promise<void> => void (await clock.run({ untilMs: clock.now() + ms }));
-  return { kept, replica, follower, broken, run };
+  const begun = async (): Promise<void> => void (await clock.run({ until: () => replica.version > 0 }));
+  return { kept, replica, follower, broken, run, begun };
 }
 
 test("F4: a replica that has applied another record than the log has stops when it is told that it has caught up", async (t) => {
@@ -179,6 +181,40 @@ test("F4: a replica that has applied another record than the log has stops when 
   for (const reading of kept.readings) reading.onCaughtUp(5);
   await run(100);
   t.regex(broken[0] ?? "", /a different record than the one that was applied/);
+});
+
+test("F6: a log that loses records seen by the manager while it is read is never reached", async (t) => {
+  for (const [after, expected] of [
+    [written("kept", 5), /it ends at record 5, .* has seen record 8/],
+    [written("grown", 9), /has seen record 8.* in its place the log has one written at/],
+  ] as const) {
+    const { kept, replica, broken, follower, run, begun } = following(written("kept", 8).records, written("kept", 8));
+    let isReached = false;
+    follower.onCaughtUp(() => (isReached = true));
+    void follower.caughtUp().then(() => (isReached = true));
+    await begun();
+    t.true(replica.version < 3);
+    kept.records.splice(0, Infinity, ...after.records);
+    await run(1);
+    for (const reading of kept.readings) reading.onCaughtUp(kept.records.length);
+    await run(20_000);
+    t.regex(broken.join(), expected);
+    t.is(broken.length, 1);
+    t.true(replica.version < 8);
+    t.false(isReached);
+  }
+});
+
+test("F6: a stale answer about the log's end does not end the manager", async (t) => {
+  const whole = written("kept", 8);
+  const { kept, replica, broken, follower, run, begun } = following([...whole.records], whole);
+  let isReached = false;
+  void follower.caughtUp().then(() => (isReached = true));
+  await begun();
+  for (const reading of kept.readings) reading.onCaughtUp(replica.version);
+  t.false(follower.isCaughtUp());
+  await run(10_000);
+  t.deepEqual([broken, replica.version, isReached], [[], 8, true]);
 });
 
 test("F1: a replica that was away for longer than the history continues from a snapshot", async (t) => {
