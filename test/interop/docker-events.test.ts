@@ -1,6 +1,7 @@
 // Docker's client at a manager: containers of tasks, wherever they run, and the events that it follows and resumes.
 import { execFile, spawn } from "node:child_process";
 import { join } from "node:path";
+import { createInterface } from "node:readline";
 import { promisify } from "node:util";
 import anyTest, { type ExecutionContext } from "ava";
 import { engineMissing, startEngine } from "../fixtures/docker-engine.ts";
@@ -29,8 +30,9 @@ async function cluster(t: ExecutionContext): Promise<Cluster> {
     const lines: string[] = [];
     const child = spawn("docker", ["-H", host, ...words], { stdio: ["ignore", "pipe", "pipe"] });
     t.teardown(() => child.kill());
-    for (const stream of [child.stdout, child.stderr])
-      stream.on("data", (chunk: Buffer) => lines.push(...chunk.toString().split("\n").filter(Boolean)));
+    // The client writes a line in parts.
+    for (const input of [child.stdout, child.stderr])
+      createInterface({ input }).on("line", (line) => void (line !== "" && lines.push(line)));
     return lines;
   };
   await until(
