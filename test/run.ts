@@ -7,6 +7,7 @@
  */
 import { spawn } from "node:child_process";
 import { readFileSync } from "node:fs";
+import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { noCounts, runGroup, say, type Counts, type Lane } from "./ava.ts";
 import { filesOf, select, usage, type Group, type Selection } from "./selection.ts";
@@ -15,9 +16,13 @@ import { measureSlowness, slownessVariable } from "./support/slowness.ts";
 const top = fileURLToPath(new URL("..", import.meta.url));
 const bin = (name: string): string => `${top}node_modules/.bin/${name}`;
 
-/** Such engines of different files would conflict: each has its bridges and links there. */
+/** Such engines of different files would conflict: each has its bridges and links there. A file may import the tests of others. */
 function hasEngineOfThisNetwork(file: string): boolean {
-  return /\bstartEngine\(\w+\)/.test(readFileSync(`${top}${file}`, "utf8"));
+  const text = readFileSync(join(top, file), "utf8");
+  const imported = [...text.matchAll(/\bimport\("(\.[^"]+\.test\.ts)"\)/g)].map(([, path]) => path as string);
+  return (
+    /\bstartEngine\(\w+\)/.test(text) || imported.some((path) => hasEngineOfThisNetwork(join(dirname(file), path)))
+  );
 }
 
 /** A check is one command without output on success; its output is shown only when it fails. */

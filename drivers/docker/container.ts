@@ -37,7 +37,7 @@ const propagations: Readonly<Record<string, string>> = {
   bidirectional: "rshared",
 };
 
-export function containerName({ id, task }: TaskRequest<unknown>): string {
+export function containerName({ id, task }: Pick<TaskRequest<unknown>, "id" | "task">): string {
   const hash = createHash("sha256").update(`${task.allocDir}\0${id}`).digest("hex").slice(0, 16);
   const readable = task.name.replaceAll(/[^a-zA-Z0-9_.-]/g, "-");
   return `${readable === "" ? "task" : readable}-${hash}`;

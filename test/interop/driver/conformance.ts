@@ -155,6 +155,7 @@ export function conformance(subject: Subject): void {
     await driver.startTask(config);
     const waiting = driver.waitTask(config.id);
     t.is((await driver.inspectTask(config.id)).task?.state, TaskState.RUNNING);
+    await subject.receivesSignals?.(config);
     await driver.stopTask(config.id, 10_000, "SIGTERM");
     t.like((await waiting).result, subject.terminated);
 

@@ -15,6 +15,7 @@ import {
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import test, { type ExecutionContext } from "ava";
+import { containerName } from "../../../drivers/docker/container.ts";
 import { Engine, EngineError } from "../../../drivers/docker/engine.ts";
 import { driverFields, taskFields, type DockerConfig } from "../../../drivers/docker/fields.ts";
 import { DockerPlugin } from "../../../drivers/docker/plugin.ts";
@@ -77,6 +78,11 @@ if (missing === null) {
     failing: { ...image, command: "sh", args: ["-c", "exit 3"] },
     stubborn: { ...image, command: "sh", args: ["-c", "trap '' TERM INT; while :; do sleep 1; done"] },
     terminated: { exitCode: 143, signal: 15 },
+    // The kernel drops signals to a container's first process, Docker's init, until that handles them; then it starts the command.
+    receivesSignals: (config) =>
+      until("the command to run", async () =>
+        /^(?!.*docker-init).*sleep/m.test(await engine.docker("top", containerName({ id: config.id, task: config }))),
+      ),
     recovers: true,
     terminals: true,
   });

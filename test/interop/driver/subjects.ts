@@ -7,6 +7,7 @@ import { dirname, join } from "node:path";
 import { mockDriver, protoDir } from "../../fixtures/plugin-launch.ts";
 import { peerPath, peersMissing } from "../go/peers.ts";
 import type { ConfigInput } from "../../../lib/hclspec/index.ts";
+import type { TaskConfig } from "../../../proto/gen/nomad.ts";
 
 export interface Subject {
   readonly name: string;
@@ -22,6 +23,8 @@ export interface Subject {
   readonly stubborn: ConfigInput;
   /** The exit code and signal of a long-running task after SIGTERM. */
   readonly terminated: { readonly exitCode: number; readonly signal: number };
+  /** Waits until a running task receives signals, where a task that has just started does not. */
+  readonly receivesSignals?: (task: TaskConfig) => Promise<unknown>;
   /** Another process of the driver can recover its tasks. */
   readonly recovers: boolean;
   readonly terminals: boolean;
