@@ -8,7 +8,7 @@
  * C2: the signal aborts if and only if the handler did not decide the status: the caller or its connection went away, the
  *     deadline passed, or the server stops.
  */
-import { InvariantError } from "../../lib/assert.ts";
+import { handlerFailure, malformedRequest } from "../../runtime/calls/failures.ts";
 import type { Logger } from "../../runtime/ports/index.ts";
 import { inCall, type OpenCall } from "../../runtime/observation/cause.ts";
 import { RpcError, Status, type CallContext, type CallSignal, type Peer, type Sink } from "../../runtime/ports/rpc.ts";
@@ -225,7 +225,7 @@ export class ServerCall implements CallContext, Sink<unknown>, FrameReceiver, St
     try {
       problem = this.#reader.push(chunk);
     } catch (error) {
-      this.#malformed(error); // only decoding throws
+      this.#fail(malformedRequest(error)); // only decoding throws
       return 0;
     }
     if (problem === "compressed") {
@@ -237,12 +237,6 @@ export class ServerCall implements CallContext, Sink<unknown>, FrameReceiver, St
       );
     }
     return this.#keptBytes();
-  }
-
-  /** grpc-go answers INTERNAL; but the error is the caller's, and INTERNAL suggests ours. */
-  #malformed(error: unknown): void {
-    const detail = error instanceof Error ? error.message : String(error);
-    this.#finishWithError(Status.INVALID_ARGUMENT, `malformed request: ${detail}`);
   }
 
   onFrame(message: Uint8Array): void {
@@ -286,7 +280,7 @@ export class ServerCall implements CallContext, Sink<unknown>, FrameReceiver, St
     try {
       request = this.#method.decode(this.#request ?? nothing);
     } catch (error) {
-      this.#malformed(error);
+      this.#fail(malformedRequest(error));
       return;
     }
     this.#request = null;
@@ -348,17 +342,10 @@ export class ServerCall implements CallContext, Sink<unknown>, FrameReceiver, St
 
   /** Turns a handler's error into a status. */
   #fail(error: unknown): void {
-    if (error instanceof RpcError) {
-      this.#finishWithError(error.code, error.message, error.details);
-      return;
-    }
-    // A broken invariant ends the process, not only the call.
-    if (error instanceof InvariantError)
-      queueMicrotask(() => {
-        throw error;
-      });
-    if (this.#status === null) this.#method.log.error({ method: this.#method.path, err: error }, "handler failed");
-    this.#finishWithError(Status.INTERNAL, "internal error");
+    const { log, path: method } = this.#method;
+    const isOpen = this.#status === null;
+    const { code, message, details } = handlerFailure(error, { method, isOpen, log, soon: queueMicrotask });
+    this.#finishWithError(code, message, details);
   }
 
   #finishWithError(code: Status, message: string, details: Uint8Array | null = null): void {

@@ -7,7 +7,7 @@
 import { decodedOrNull } from "../../proto/codec.ts";
 import { LinkFrame, LinkFrame_Kind } from "../../proto/gen/messages.ts";
 import { newId } from "../ids.ts";
-import type { Bus, Clock, Random } from "../ports/index.ts";
+import type { Bus, Clock, Logger, Random } from "../ports/index.ts";
 import { RpcError, Status, type Peer } from "../ports/rpc.ts";
 import { frameForNode, nodeFramesFor, parseNodeFrame } from "../subjects.ts";
 import { endFields, Inbox, Outbox, partBytesMax } from "./flow.ts";
@@ -23,6 +23,7 @@ const queuedBytesMax = 64 * 1024 * 1024;
 
 interface NodeLinksOptions {
   readonly clock: Clock;
+  readonly log: Logger;
   readonly random: Random;
   readonly bus: Pick<Bus, "publish" | "subscribe">;
   readonly managerId: string;
@@ -112,7 +113,7 @@ class ServedLink {
   #lastCall = 0;
 
   constructor(shared: Shared, { down, onOver, peer }: ServedLinkOptions) {
-    const { bus, clock, gate, methods, random } = shared;
+    const { bus, clock, gate, log, methods, random } = shared;
     this.#shared = shared;
     this.#onOver = onOver;
     this.#link = new Link({
@@ -130,6 +131,7 @@ class ServedLink {
     this.#link.send({ kind: LinkFrame_Kind.WELCOME });
     this.#served = new ServedConnection({
       clock,
+      log,
       methods,
       gate,
       peer,

@@ -3,8 +3,9 @@
  * nothing reaches a handler after the connection has ended on this side.
  */
 import type { Codec } from "../../proto/codec.ts";
+import { handlerFailure, malformedRequest } from "./failures.ts";
 import { inCall, type OpenCall } from "../observation/cause.ts";
-import type { Clock } from "../ports/index.ts";
+import type { Clock, Logger } from "../ports/index.ts";
 import { RpcError, Status, type CallContext, type Peer, type Sink } from "../ports/rpc.ts";
 
 /** Admits callers, and limits how long: what `edges/grpc/` checks for each call, and while calls are open. */
@@ -50,6 +51,7 @@ interface AnyMethod {
 
 interface ServedConnectionOptions {
   readonly clock: Clock;
+  readonly log: Logger;
   readonly methods: ReadonlyMap<string, Served>;
   readonly peer: Peer;
   /** Null admits everyone. */
@@ -92,10 +94,12 @@ export class ServedConnection {
   }
 
   open(id: number, path: string, traceparent: string, timeoutMs: number | undefined, caller: Caller): void {
-    const { clock, gate, methods, peer } = this.#options;
+    const { clock, gate, log, methods, peer } = this.#options;
     const served = methods.get(path);
     const call = new ServedCall(caller, {
       path,
+      clock,
+      log,
       onOver: () => this.#calls.delete(id),
       onSend: () => gate?.sends(peer, path),
     });
@@ -147,6 +151,8 @@ export interface Caller {
 
 interface CallOptions {
   readonly path: string;
+  readonly clock: Clock;
+  readonly log: Logger;
   readonly onOver: () => void;
   /** Called for each message before it is sent. */
   readonly onSend: () => void;
@@ -218,7 +224,7 @@ class ServedCall implements OpenCall {
       ) => Promise<void>;
       inCall(this.path, this, () => handler(requests, this.#sinkOf(served.method), context)).then(
         () => this.end(null),
-        (error: unknown) => this.end(asRpcError(error)),
+        (error: unknown) => this.#fail(error),
       );
       return;
     }
@@ -232,8 +238,8 @@ class ServedCall implements OpenCall {
     let request: unknown;
     try {
       request = method.request.decode(bytes);
-    } catch {
-      this.end(new RpcError(Status.INTERNAL, "malformed request"));
+    } catch (error) {
+      this.end(malformedRequest(error));
       return;
     }
     if (this.#requests !== null) {
@@ -252,7 +258,7 @@ class ServedCall implements OpenCall {
           (handler as (request: unknown, sink: Sink<unknown>, call: CallContext) => void)(request, sink, context),
         );
       } catch (error) {
-        this.end(asRpcError(error));
+        this.#fail(error);
       }
     } else {
       void this.#answer(() =>
@@ -300,6 +306,11 @@ class ServedCall implements OpenCall {
     this.#caller.end(error, queued);
   }
 
+  #fail(error: unknown): void {
+    const { clock, log, path: method } = this.#options;
+    this.end(handlerFailure(error, { method, isOpen: this.isOpen, log, soon: (callback) => clock.soon(callback) }));
+  }
+
   async #answer(handle: () => unknown): Promise<void> {
     const { method } = this.#served as Served;
     try {
@@ -309,7 +320,7 @@ class ServedCall implements OpenCall {
       this.#over();
       this.#caller.answer(bytes);
     } catch (error) {
-      this.end(asRpcError(error));
+      this.#fail(error);
     }
   }
 
@@ -318,12 +329,6 @@ class ServedCall implements OpenCall {
     this.#options.onSend();
     this.#caller.message(bytes);
   }
-}
-
-/** Converts a handler's failure to what the caller sees. */
-function asRpcError(error: unknown): RpcError {
-  if (error instanceof RpcError) return error;
-  return new RpcError(Status.INTERNAL, error instanceof Error ? error.message : String(error));
 }
 
 /** Queues a client stream's messages for its handler; while any waits, the caller is asked to send no more. */

@@ -7,6 +7,7 @@
  */
 import type { MethodDescriptor } from "../../proto/codec.ts";
 import { RpcError, Status, type Peer, type ReceivingCall, type RpcChannel, type SendingCall } from "../ports/rpc.ts";
+import type { Logger } from "../ports/index.ts";
 import type { ConnectionEnd, Endpoint, Keepalive, SimNetwork } from "./network.ts";
 import { methodsOf, ServedConnection, type CallGate, type Caller, type Served, type Service } from "../calls/served.ts";
 
@@ -19,6 +20,7 @@ export type SimIdentity = (NonNullable<Peer["identity"]> & { readonly notAfterMs
 
 interface Listener {
   readonly endpoint: Endpoint;
+  readonly log: Logger;
   readonly methods: ReadonlyMap<string, Served>;
   readonly peerOf: (identity: Peer["identity"], client: string) => Peer;
   readonly gate: CallGate | null;
@@ -51,10 +53,12 @@ export class SimRpcNetwork {
 export class SimRpc {
   readonly #rpc: SimRpcNetwork;
   readonly #endpoint: Endpoint;
+  readonly #log: Logger;
 
-  constructor(rpc: SimRpcNetwork, endpoint: Endpoint) {
+  constructor(rpc: SimRpcNetwork, endpoint: Endpoint, log: Logger) {
     this.#rpc = rpc;
     this.#endpoint = endpoint;
+    this.#log = log;
   }
 
   /**
@@ -67,7 +71,13 @@ export class SimRpc {
     peerOf: (identity: SimIdentity, client: string) => Peer = defaultPeer,
     gate: CallGate | null = null,
   ): () => void {
-    return this.#rpc.listen(address, { endpoint: this.#endpoint, methods: methodsOf(services), peerOf, gate });
+    return this.#rpc.listen(address, {
+      endpoint: this.#endpoint,
+      log: this.#log,
+      methods: methodsOf(services),
+      peerOf,
+      gate,
+    });
   }
 
   /** Returns immediately; calls wait for the connection, or fail with UNAVAILABLE if there is none. */
@@ -122,9 +132,10 @@ class SimChannel implements RpcChannel {
     const ends = network.connect(endpoint, listener.endpoint, { client: keepalive, server: keepalive });
     this.#end = ends.client;
     ends.client.onBroken = () => this.#break();
-    const { gate, methods } = listener;
+    const { gate, log, methods } = listener;
     const served = new ServedConnection({
       clock: listener.endpoint.clock,
+      log,
       methods,
       gate,
       peer: listener.peerOf(identity, endpoint.name),

@@ -270,7 +270,7 @@ export class SimProcess {
       random,
       telemetry,
       disk: this.disk,
-      rpc: new SimRpc(rpc, endpoint),
+      rpc: new SimRpc(rpc, endpoint, telemetry.log),
       get bus() {
         return connect();
       },

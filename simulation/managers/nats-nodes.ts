@@ -12,13 +12,14 @@ export function natsManagerId(address: string): string {
 
 /** Serves until the process ends. */
 export function serveNatsNodes(
-  { clock, nodeBus: bus, random }: SimPorts,
+  { clock, nodeBus: bus, random, telemetry }: SimPorts,
   address: string,
   services: readonly Service[],
   gate: CallGate,
 ): void {
   serveNodeLinks({
     clock,
+    log: telemetry.log,
     random: random.fork("links"),
     bus,
     managerId: natsManagerId(address),

@@ -13,7 +13,7 @@ import { frameForNode, nodeFrame } from "../../runtime/subjects.ts";
 import { SystemClock } from "../../runtime/system/clock.ts";
 import { SystemRandom } from "../../runtime/system/random.ts";
 import { freePort } from "../fixtures/ports.ts";
-import { currentNats, temporaryFolder, until } from "../fixtures/nats-server.ts";
+import { currentNats, temporaryFolder, testTelemetry, until } from "../fixtures/nats-server.ts";
 
 /** The default of nats-server. */
 const payloadBytesMax = 1024 * 1024;
@@ -56,6 +56,7 @@ test("calls work over a real nats-server, and a node can neither call as another
   const callers: string[] = [];
   const served = serveNodeLinks({
     clock,
+    log: (await testTelemetry()).log,
     random,
     bus: manager,
     managerId: "m1",

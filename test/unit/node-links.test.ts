@@ -1,5 +1,6 @@
 // Calls of nodes over subjects, on a wire that loses, repeats and reorders chosen messages.
 import test from "ava";
+import { InvariantError } from "../../lib/assert.ts";
 import type { MethodDescriptor } from "../../proto/codec.ts";
 import { LinkFrame, LinkFrame_Kind } from "../../proto/gen/messages.ts";
 import { windowBytes } from "../../runtime/calls/flow.ts";
@@ -61,6 +62,8 @@ function world({ gate = null, requestBytesMax = 4e6 }: { gate?: CallGate | null;
       return { unsubscribe: () => interests.delete(interest) };
     },
   };
+  const logged: object[] = [];
+  const log = { debug: () => {}, info: () => {}, warn: () => {}, error: (fields: object) => void logged.push(fields) };
   const sinks: { sink: Sink<Message>; call: CallContext }[] = [];
   const echoed: string[] = [];
   const collected: number[] = [];
@@ -70,6 +73,8 @@ function world({ gate = null, requestBytesMax = 4e6 }: { gate?: CallGate | null;
       echoed.push(request.text);
       if (request.text === "refuse")
         throw new RpcError(Status.NOT_FOUND, "no such thing", { details: new Uint8Array([1, 2]) });
+      if (request.text === "fail") throw new Error("secret state");
+      if (request.text === "break") throw new InvariantError("T1: broken");
       if (request.text === "never") return new Promise(() => {});
       return request.text === "who" ? text(call.peer.identity?.nodeId ?? "nobody") : request;
     },
@@ -84,7 +89,9 @@ function world({ gate = null, requestBytesMax = 4e6 }: { gate?: CallGate | null;
       return text(String(total));
     },
     Chat: async (requests: AsyncIterable<Message>, sink: Sink<Message>) => {
-      for await (const request of requests) sink.write(text(`you said ${request.text}`));
+      for await (const request of requests)
+        if (request.text === "fail") throw new Error("secret state");
+        else sink.write(text(`you said ${request.text}`));
       sink.write(text("bye"));
     },
   };
@@ -96,6 +103,7 @@ function world({ gate = null, requestBytesMax = 4e6 }: { gate?: CallGate | null;
   const serve = (name: string) =>
     serveNodeLinks({
       clock,
+      log,
       random: random.fork(name),
       bus,
       managerId: "m1",
@@ -118,6 +126,7 @@ function world({ gate = null, requestBytesMax = 4e6 }: { gate?: CallGate | null;
     dial,
     echoed,
     interests,
+    logged,
     run,
     serve,
     sinks,
@@ -393,6 +402,29 @@ test("a node that is not admitted opens no link", async (t) => {
   t.like((await refused)[0], {
     reason: { code: Status.UNAVAILABLE, message: "this node has no certificate of the cluster" },
   });
+});
+
+test("the text of an unexpected error stays with the manager, and a broken invariant ends its process", async (t) => {
+  const { logged, open, run } = world();
+  const link = await open();
+  const outcomes = Promise.allSettled([link.unary(Echo, text("fail")), link.unary(Echo, text("break"))]);
+  const chat = receiver();
+  link.duplexStream(Chat, chat).write(text("fail"));
+  await t.throwsAsync(
+    async () => {
+      await run(10);
+    },
+    { instanceOf: InvariantError, message: "T1: broken" },
+  );
+  await run(10);
+  const internal = { code: Status.INTERNAL, message: "internal error" };
+  for (const outcome of await outcomes) t.like(outcome, { reason: internal });
+  t.like(chat.ends, { length: 1, 0: internal });
+  t.deepEqual(
+    new Set(logged.map((fields) => (fields as { err: Error }).err.message)),
+    new Set(["secret state", "T1: broken"]),
+  );
+  t.is(logged.length, 3);
 });
 
 test("a revoked caller's calls end with the reason, and its link closes", async (t) => {
