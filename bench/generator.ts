@@ -75,7 +75,7 @@ export class Generator {
     for (const { child } of this.#processes) child.stdin?.write(`${line}\n`);
   }
 
-  sum(count: "registered" | "running" | "statusCalls" | "errors"): number {
+  sum(count: "registered" | "registrations" | "running" | "statusCalls" | "errors"): number {
     return this.#processes.reduce((sum, { last }) => sum + (last?.[count] ?? 0), 0);
   }
 
