@@ -1,5 +1,5 @@
 /** A task in Docker's API format. */
-import { TaskState, type Task, type TaskStatus } from "../../proto/gen/messages.ts";
+import { TaskState, type Task, type TaskSpec, type TaskStatus } from "../../proto/gen/messages.ts";
 import { attachedNetworkObject } from "./network.ts";
 import { portObject } from "./service.ts";
 import { genericObjects, taskSpecObject } from "./task-spec.ts";
@@ -20,12 +20,13 @@ function statusObject({ container, err, message, portStatus, state, timestamp }:
   };
 }
 
-export function taskObject(task: Task): DockerObject {
+/** `specOf` shows its spec. */
+export function taskObject(task: Task, specOf: (spec: TaskSpec) => unknown = taskSpecObject): DockerObject {
   return {
     ...head(task),
     Name: unlessEmpty(task.annotations?.name ?? ""),
     Labels: mapOf(task.annotations?.labels),
-    Spec: ifThere(task.spec, taskSpecObject) ?? {},
+    Spec: ifThere(task.spec, specOf) ?? {},
     ServiceID: unlessEmpty(task.serviceId),
     Slot: unlessEmpty(task.slot),
     NodeID: unlessEmpty(task.nodeId),

@@ -35,10 +35,23 @@ export function ifThere<Value, Result>(
 /** Go's zero time. */
 const never = "0001-01-01T00:00:00Z";
 
+/** Texts of whole seconds: objects of a list were often changed in the same ones. */
+const secondTexts = new Map<number, string>();
+const secondTextsMax = 1_000;
+
+function secondText(seconds: number): string {
+  let text = secondTexts.get(seconds);
+  if (text !== undefined) return text;
+  text = new Date(seconds * 1_000).toISOString().slice(0, "2026-01-01T00:00:00".length);
+  if (secondTexts.size >= secondTextsMax) secondTexts.clear();
+  secondTexts.set(seconds, text);
+  return text;
+}
+
 /** RFC 3339 without trailing zeros in the fraction. */
 export function timeText(time: Timestamp | null): string {
   if (time === null) return never;
-  const whole = new Date(time.seconds * 1_000).toISOString().slice(0, "2026-01-01T00:00:00".length);
+  const whole = secondText(time.seconds);
   const fraction = String(time.nanos).padStart(9, "0").replace(/0+$/, "");
   return `${whole}${fraction === "" ? "" : `.${fraction}`}Z`;
 }

@@ -14,7 +14,7 @@ import type { Block, Command, Operand, Part, Pipeline } from "./tree.ts";
 export { EmptyField } from "./empty.ts";
 export { goType, TemplateError } from "./error.ts";
 export { dockerFunctions, type TemplateFunction, type TemplateFunctions } from "./functions.ts";
-export { jsonText } from "./print.ts";
+export { jsonPart, jsonText } from "./print.ts";
 
 export interface Template {
   /** Throws TemplateError if the data lacks something that the template needs, a function fails or a limit is reached. */

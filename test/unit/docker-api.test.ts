@@ -12,7 +12,8 @@ import { parseJson } from "../../edges/docker/go-json.ts";
 import { isSet, timestampOf, versionOf } from "../../edges/docker/go-text.ts";
 import { writeList, type DockerRequest } from "../../edges/docker/request.ts";
 import { check } from "../../edges/docker/shape.ts";
-import { textOf, writtenOnce } from "../../edges/docker/written.ts";
+import { partOnce, textOf, writtenOnce } from "../../edges/docker/written.ts";
+import { unlessEmpty } from "../../lib/docker-objects/values.ts";
 import { Mount_Type, RestartPolicy_RestartCondition } from "../../proto/gen/messages.ts";
 import { RpcError, Status } from "../../runtime/ports/rpc.ts";
 
@@ -135,6 +136,30 @@ test("an object is written once, and its successor anew", (t) => {
   t.is(textOf(shown(before)), textOf(shown(before)));
   t.is(textOf(shown({ ...before, name: "c" })), '{"Name":"c","Labels":{"a":"1","b":"2"}}');
   t.is(conversions, 2);
+});
+
+test("a part that objects share is converted once, and is written as if it were not shared", (t) => {
+  let conversions = 0;
+  const partOf = ({ name }: { readonly name: string }) => {
+    conversions += 1;
+    return {
+      Name: name,
+      None: unlessEmpty(""),
+      Labels: new Map([
+        ["b", "2"],
+        ["a", "1"],
+      ]),
+      List: [new Map([["c", "3"]])],
+    };
+  };
+  const part = partOnce(partOf);
+  const shared = { name: "a" };
+  const texts = [1, 2].map((id) => textOf({ ID: id, Part: part(shared) }));
+  t.is(conversions, 1);
+  t.deepEqual(
+    texts,
+    [1, 2].map((id) => textOf({ ID: id, Part: partOf(shared) })),
+  );
 });
 
 test("filters come in two formats", (t) => {

@@ -1,15 +1,23 @@
 /** `/tasks`. */
-import { ControlService, ListTasksRequest, ListTasksRequest_Filters, TaskState } from "../../../proto/gen/messages.ts";
-import { taskObject } from "../../../lib/docker-objects/index.ts";
+import {
+  ControlService,
+  ListTasksRequest,
+  ListTasksRequest_Filters,
+  TaskState,
+  type Task,
+} from "../../../proto/gen/messages.ts";
+import { taskObject, taskSpecObject } from "../../../lib/docker-objects/index.ts";
 import { findNode, findService, findTask } from "../find.ts";
 import { filtersOf, ok, writeList, type Handler } from "../request.ts";
-import { writtenOnce } from "../written.ts";
+import { partOnce, writtenOnce } from "../written.ts";
 import { wordsOf } from "./nodes.ts";
 
 const { methods } = ControlService;
 const known = ["name", "id", "label", "service", "node", "desired-state", "_up-to-date", "runtime"];
 
-const shown = writtenOnce(taskObject);
+/** Tasks of a service share its spec. */
+const specOf = partOnce(taskSpecObject);
+const shown = writtenOnce((task: Task) => taskObject(task, specOf));
 
 export const listTasks: Handler = async (request) => {
   const { calls, signal } = request;
