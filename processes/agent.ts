@@ -2,7 +2,7 @@
 import { cpus, machine, totalmem } from "node:os";
 import { basename, join, resolve } from "node:path";
 import { startAgent, type Agent, type AgentState } from "../actors/agent/agent.ts";
-import type { CertificateMaker, NodeFacts } from "../actors/agent/ports.ts";
+import type { AgentDisk, CertificateMaker, NodeFacts } from "../actors/agent/ports.ts";
 import { driveDataplane } from "../actors/agent/node-dataplane.ts";
 import { nodeResolver } from "../linux/task-network/resolv-conf.ts";
 import { openNetworkTools } from "../linux/task-network/tools.ts";
@@ -23,13 +23,14 @@ import { formatHostPort, parseHostPort } from "./addresses.ts";
 import { openCsi, type CsiSocketPaths } from "./csi.ts";
 import { openDataDir } from "./data-dir.ts";
 import { defaultPort, dialer } from "./dialer.ts";
+import { isNatsUrl, natsDialer } from "./nats-dialer.ts";
 import { openDrivers, taskUsers, type DriverChoice } from "./drivers.ts";
 import { UserError } from "../lib/user-error.ts";
 import { version } from "../lib/version.ts";
 
 interface AgentProcessOptions {
-  /** `ADDR:PORT` of a manager; empty for a node that has joined before and knows its managers. */
-  readonly join: string;
+  /** `ADDR:PORT` of a manager, or URLs of NATS; empty for a node that has joined before and knows its managers. */
+  readonly join: readonly string[];
   /** Ignored once the node has its certificate. */
   readonly token: string;
   readonly dataDir: string;
@@ -66,7 +67,8 @@ export async function runAgent(
   onBroken: (error: unknown) => void = rethrow,
 ): Promise<AgentProcess> {
   const { dataDir, hostname, labels, token } = options;
-  const address = options.join === "" ? null : formatHostPort(parseHostPort(options.join, defaultPort));
+  const [place = null] = options.join;
+  const address = place === null || isNatsUrl(place) ? place : formatHostPort(parseHostPort(place, defaultPort));
   const folder = openDataDir(dataDir, true);
   const csi = openCsi(dataDir, options.csiPlugins ?? new Map());
   const clock = new SystemClock();
@@ -74,14 +76,16 @@ export async function runAgent(
   const host = new Host({ clock, telemetry, onCrash: (_, error) => onBroken(error) });
   const random = new SystemRandom();
   const dataplane = options.dataplane === undefined ? null : openDataplane(options.dataplane);
+  const disk = await FileDisk.open(join(dataDir, "state"));
+  const urls = await natsServers(disk, options.join);
   const agent = startAgent({
     clock,
     random,
     telemetry,
     host,
     ...(dataplane === null ? {} : { dataplane }),
-    dialer,
-    disk: await FileDisk.open(join(dataDir, "state")),
+    dialer: urls.length === 0 ? dialer : natsDialer({ clock, random: random.fork("nats"), urls, token }),
+    disk,
     certificates,
     facts: nodeFacts(),
     probes: systemProbes,
@@ -110,6 +114,19 @@ export async function runAgent(
     folder.release();
   };
   return { ...forward(agent), shutdown, stop: () => void shutdown(false), joined: () => joined(agent) };
+}
+
+/** The URLs at which a node reaches its managers over NATS, kept for later starts; empty for one that uses gRPC. */
+async function natsServers(disk: AgentDisk, join: readonly string[]): Promise<readonly string[]> {
+  const record = "nats-servers";
+  if (join.length === 0)
+    return new TextDecoder()
+      .decode((await disk.load(record)) ?? new Uint8Array())
+      .split("\n")
+      .filter((url) => url !== "");
+  const urls = join.filter(isNatsUrl);
+  await disk.save(record, new TextEncoder().encode(urls.join("\n")));
+  return urls;
 }
 
 const noDrivers: DriverChoice = { directories: [], named: new Map(), configs: new Map(), users: taskUsers({}) };

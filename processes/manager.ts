@@ -85,6 +85,8 @@ export interface ManagerProcessOptions {
   readonly docker?: DockerOptions;
   /** Address of the web interface; not served when absent. */
   readonly ui?: HostPort | null;
+  /** Address at which nodes connect over NATS; not served when absent. */
+  readonly nodesNats?: HostPort | null;
   /** Storage plugins in addition to those of the data dir. */
   readonly csiPlugins?: CsiSocketPaths;
   /** Backups that it takes by itself; null or absent: none. */
@@ -347,6 +349,19 @@ export async function startManagerLife(
       ending,
     );
     await server.listenUnix(controlSocket);
+    const { nodesNats = null } = options;
+    if (nodesNats !== null) {
+      const { serveNodesNats } = await import("./nodes-nats.ts");
+      const serving = serveNodesNats(manager, {
+        dataDir: dataDir.path,
+        listen: nodesNats,
+        calls: server.nodeCalls(),
+        refusals: admission.refusals,
+        telemetry,
+      });
+      const served = await unlessEnding(serving, ending);
+      undo.push(() => served.stop());
+    }
     // Loaded when it is served: its router and validator cost time at every other start of a process.
     const { serveDocker } = await import("./docker-api.ts");
     await serveDocker(

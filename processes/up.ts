@@ -63,7 +63,7 @@ export async function startUp(options: UpOptions, starting: Starting): Promise<U
     if (options.withAgent)
       agent = await runAgent(
         {
-          join: manager.advertise,
+          join: [manager.advertise],
           token: workerToken(manager),
           dataDir: join(dataDir, "agent"),
           hostname: hostname(),

@@ -187,6 +187,11 @@ export function frameForNode(nodeId: string, link: string): string {
   return `${nodePrefix}${token(nodeId)}.down.${token(link)}`;
 }
 
+/** The subjects that a node may publish to and subscribe to. */
+export function nodeSubjects(nodeId: string): { readonly sends: string; readonly receives: string } {
+  return { sends: `${nodePrefix}${token(nodeId)}.up.*.*`, receives: `${nodePrefix}${token(nodeId)}.down.*` };
+}
+
 function parseBetween(subject: string, prefix: string, suffix: string): string | null {
   return subject.endsWith(suffix) ? parseLast(subject.slice(0, -suffix.length), prefix) : null;
 }

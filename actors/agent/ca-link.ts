@@ -55,7 +55,7 @@ export class CaLink {
     const manager = managers.choose();
     if (manager === null) throw new RpcError(Status.UNAVAILABLE, "no manager address is known");
     this.#manager = manager;
-    const channel = await dialer.dial(manager.addr, "node", identity).catch((error: unknown) => {
+    const channel = await dialer.dial(manager.addr, "node", identity, manager.nodeId).catch((error: unknown) => {
       managers.unreached(manager);
       throw error;
     });

@@ -36,8 +36,11 @@ export interface TlsMaterial {
 }
 
 export interface Dialer {
-  /** `address` is `host:port`. Rejects with RpcError UNAVAILABLE when it is not reachable within a few seconds. */
-  dial(address: string, credentials: Credentials, material: TlsMaterial): Promise<RpcChannel>;
+  /**
+   * `address` is `host:port`; over NATS, `managerId` says which manager it is, and is empty for any one. Rejects with RpcError UNAVAILABLE
+   * when it is not reachable within a few seconds.
+   */
+  dial(address: string, credentials: Credentials, material: TlsMaterial, managerId?: string): Promise<RpcChannel>;
 }
 
 /** Small records by name (`[A-Za-z0-9._-]+`), each either whole or absent, readable by the agent alone. */

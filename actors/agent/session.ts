@@ -154,7 +154,7 @@ export class SessionActor {
     }
     const link: Link = { manager, streams: [], channel: null, isClosed: false };
     this.#link = link;
-    this.#ports.dialer.dial(manager.addr, "node", identity()).then(
+    this.#ports.dialer.dial(manager.addr, "node", identity(), manager.nodeId).then(
       (channel) => {
         if (link.isClosed) {
           channel.close();

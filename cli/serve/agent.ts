@@ -10,6 +10,9 @@ import { csiSocketPaths, csiFlag } from "./csi-flag.ts";
 import { offeredResources } from "./generic-resources.ts";
 import { driverChoice, driverFlags } from "./driver-flags.ts";
 import { serveMetrics } from "../../processes/metrics-server.ts";
+import { isNatsUrl } from "../../processes/nats-dialer.ts";
+import { parseAddress as parseNatsAddress } from "../../runtime/nats/address.ts";
+import { NatsProblem } from "../../runtime/nats/errors.ts";
 import { formatHostPort } from "../../processes/addresses.ts";
 import { runUntilEnd, staying } from "../../processes/run-until-end.ts";
 import { tokenFlags, tokenOf } from "./token-flags.ts";
@@ -28,7 +31,12 @@ import {
 import { telemetryFor } from "../../processes/telemetry.ts";
 
 const flags = {
-  join: { type: "string", value: "ADDR:PORT", help: "Address of any manager; needed only for the first start" },
+  join: {
+    type: "string",
+    multiple: true,
+    value: "ADDR:PORT|nats://HOST:PORT",
+    help: "Address of any manager; needed only for the first start. With nats:// or tls:// the node reaches managers only over NATS, at these URLs: repeat the flag or separate with commas, one for each manager with --listen-nodes-nats",
+  },
   ...tokenFlags("worker"),
   "data-dir": { type: "string", value: "DIR", help: "Directory for the node's identity and tasks (required)" },
   hostname: { type: "string", value: "NAME", help: "Hostname of the node (default: this machine's)" },
@@ -76,7 +84,7 @@ async function settingsOf(values: Values<typeof flags>) {
     recorder,
     metrics: metricsOf(values),
     options: {
-      join: values.join === undefined ? "" : formatHostPort(flagAddress("join", values.join)),
+      join: placesOf(values.join ?? []),
       token: tokenOf(values) ?? "",
       dataDir,
       hostname: values.hostname ?? hostname(),
@@ -123,6 +131,28 @@ export const agent: Command = command({
     );
   },
 });
+
+/** Throws UsageError and UserError. */
+function placesOf(given: readonly string[]): readonly string[] {
+  const places = given.flatMap((each) => each.split(",")).map((each) => each.trim());
+  if (places.some(isNatsUrl)) {
+    for (const place of places) checkNatsUrl(place);
+    return places;
+  }
+  if (places.length > 1) throw new UsageError("--join accepts several addresses only if all of them are URLs of NATS");
+  return places.map((place) => formatHostPort(flagAddress("join", place)));
+}
+
+/** Throws UsageError. */
+function checkNatsUrl(text: string): void {
+  try {
+    const { user, token } = parseNatsAddress(text);
+    if (isNatsUrl(text) && user === undefined && token === undefined) return;
+  } catch (error) {
+    if (!(error instanceof NatsProblem)) throw error;
+  }
+  throw new UsageError(`invalid argument "${text}" for "--join" flag: expected nats://HOST:PORT or tls://HOST:PORT`);
+}
 
 /** Throws UsageError. */
 function dataPathOf(address: string | undefined): { readonly dataPathAddress?: string } {

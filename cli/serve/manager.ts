@@ -1,7 +1,7 @@
 /** `muster manager`. */
 import { command, type Command, type Values } from "../command.ts";
 import { UsageError } from "../../lib/user-error.ts";
-import { formatHostPort } from "../../processes/addresses.ts";
+import { formatHostPort, type HostPort } from "../../processes/addresses.ts";
 import type { ManagerInvitation } from "../../processes/manager-join.ts";
 import { startManagerProcess } from "../../processes/manager-lives.ts";
 import { natsFlags, sharedNatsOf } from "./nats-flags.ts";
@@ -11,11 +11,19 @@ import { reloading } from "./reload.ts";
 import { flagAddress, logFileOf, logLevelOf, recorderOf, serving, servingOf } from "./serving-flags.ts";
 import { telemetryFor } from "../../processes/telemetry.ts";
 
+/** NATS' own. */
+const nodesNatsPort = 4222;
+
 const flags = {
   ...serving,
   ...natsFlags,
   join: { type: "string", value: "ADDR:PORT", help: "Address of a manager of the cluster to join" },
   ...tokenFlags("manager"),
+  "listen-nodes-nats": {
+    type: "string",
+    value: "ADDR:PORT",
+    help: "Listen address for nodes that connect over NATS, served by another nats-server of this manager (default: off)",
+  },
   "force-new-cluster": {
     type: "boolean",
     help: "Continue alone from this manager's copy of the log, after the machines with the other copies are lost for good; changes that this copy lacks are lost",
@@ -36,6 +44,7 @@ async function settingsOf(values: Values<typeof flags>) {
       nats: sharedNatsOf(values),
       join: invitation(values),
       forcesNewCluster: forcing(values),
+      nodesNats: nodesNatsOf(values["listen-nodes-nats"]),
     },
   };
 }
@@ -52,6 +61,11 @@ export const manager: Command = command({
     );
   },
 });
+
+/** Null without the flag. Throws UserError. */
+function nodesNatsOf(text: string | undefined): HostPort | null {
+  return text === undefined ? null : flagAddress("listen-nodes-nats", text, nodesNatsPort);
+}
 
 /** Throws UsageError for a manager that does not have a copy of the log by itself. */
 function forcing(values: Values<typeof flags>): boolean {

@@ -8,7 +8,7 @@
  * C2: the signal aborts if and only if the handler did not decide the status: the caller or its connection went away, the
  *     deadline passed, or the server stops.
  */
-import { handlerFailure, malformedRequest } from "../../runtime/calls/failures.ts";
+import { handlerFailure, malformedRequest, overloaded } from "../../runtime/calls/failures.ts";
 import type { Logger } from "../../runtime/ports/index.ts";
 import { inCall, type OpenCall } from "../../runtime/observation/cause.ts";
 import { RpcError, Status, type CallContext, type CallSignal, type Peer, type Sink } from "../../runtime/ports/rpc.ts";
@@ -259,11 +259,7 @@ export class ServerCall implements CallContext, Sink<unknown>, FrameReceiver, St
     } else {
       this.#onServed();
       if (this.#inTurn === null) this.#handle();
-      else if (!this.#inTurn(() => this.#handle()))
-        this.#finishWithError(
-          Status.UNAVAILABLE,
-          "the manager is overloaded: too many calls are waiting; try again later",
-        );
+      else if (!this.#inTurn(() => this.#handle())) this.#fail(overloaded());
     }
   }
 

@@ -18,6 +18,7 @@ import { TLSSocket } from "node:tls";
 import type { MethodDescriptor } from "../../proto/codec.ts";
 import { assert } from "../../lib/assert.ts";
 import { DispatcherService } from "../../proto/gen/messages.ts";
+import type { Service } from "../../runtime/calls/served.ts";
 import type { Clock, Gauge, Telemetry } from "../../runtime/ports/index.ts";
 import { Status, type CallSignal, type Peer, type ServiceHandlers } from "../../runtime/ports/rpc.ts";
 import { createAdmission, type Admission, type AdmissionLimits } from "./admission/admission.ts";
@@ -44,6 +45,7 @@ import {
   type UnixListener,
 } from "./listener.ts";
 import { messageBytesMaxDefault, requestBytesMax } from "./message-limits.ts";
+import { isForNodes, NodeCalls } from "./node-calls.ts";
 import { OwnCalls } from "./own-calls.ts";
 import { MethodMetrics, ServerMetrics } from "./method-metrics.ts";
 import {
@@ -151,6 +153,9 @@ export class GrpcServer {
   readonly #tlsListeners: TlsListener[] = [];
   readonly #unixListeners: UnixListener[] = [];
   readonly #certified: CertifiedConnections<Connection>[] = [];
+  /** Services with methods of nodes, and those methods' handlers. */
+  readonly #nodeServices: Service[] = [];
+  readonly #nodeCalls: NodeCalls[] = [];
   readonly #admission: Admission;
   readonly #anonymous: Crowd<Connection>;
   readonly #known: Crowd<Connection>;
@@ -178,14 +183,19 @@ export class GrpcServer {
   }
 
   /** Serves a generated service, such as `add(DispatcherService, { Session, Heartbeat, … })`. */
-  add<Service extends { readonly methods: object }>(service: Service, handlers: ServiceHandlers<Service>): void {
+  add<Table extends { readonly name: string; readonly methods: object }>(
+    service: Table,
+    handlers: ServiceHandlers<Table>,
+  ): void {
     const table = handlers as Readonly<Record<string, unknown>>;
+    const forNodes: Record<string, unknown> = {};
     for (const [name, method] of Object.entries(
       service.methods as Readonly<Record<string, MethodDescriptor<unknown, unknown>>>,
     )) {
       const access = accessByPath.get(method.path);
       assert(access !== undefined, `G1: ${method.path} has a row in roles.ts`);
       assert(!this.#methods.has(method.path), `G1: ${method.path} is served once`);
+      if (isForNodes(method.path)) forNodes[name] = table[name];
       this.#methods.set(method.path, {
         path: method.path,
         access,
@@ -199,6 +209,7 @@ export class GrpcServer {
         handler: isRole(access) ? forUsers(method, erase(method, table[name])) : erase(method, table[name]),
       });
     }
+    this.#nodeServices.push({ service, handlers: forNodes });
   }
 
   /** Resolves with the port once it accepts connections. Rejects with ListenError. */
@@ -267,11 +278,31 @@ export class GrpcServer {
     return new OwnCalls(this.#methods, caller, this.#tls.options, signal);
   }
 
+  /** The methods of nodes, for another transport. `listenTls` comes first. */
+  nodeCalls(): NodeCalls {
+    assert(this.#tls !== null && this.#credentials !== null, "G1: nodes are served after listenTls");
+    const { options } = this.#tls;
+    const calls = new NodeCalls({
+      clock: options.clock,
+      membership: options,
+      rootPem: this.#credentials.rootPem,
+      services: this.#nodeServices,
+      inTurn: (peer, path, start) => {
+        const turn = turnsOfNodes.get(path);
+        if (turn !== undefined) return this.#inTurn(turn, start, peer);
+        start();
+        return true;
+      },
+    });
+    this.#nodeCalls.push(calls);
+    return calls;
+  }
+
   /** Replaces the credentials, including roots, from the next connection on (G2). */
   setCredentials(credentials: Credentials): void {
     this.#credentials = credentials;
     for (const listener of [...this.#tlsListeners, ...this.#unixListeners]) listener.setCredentials(credentials);
-    for (const certified of this.#certified) certified.setRoots(credentials.rootPem);
+    for (const certified of [...this.#certified, ...this.#nodeCalls]) certified.setRoots(credentials.rootPem);
   }
 
   /** The number of open connections. */
@@ -285,7 +316,7 @@ export class GrpcServer {
     this.#isClosing = true;
     for (const sweep of this.#sweeps) clearInterval(sweep);
     for (const listener of [...this.#tlsListeners, ...this.#unixListeners]) listener.close();
-    for (const certified of this.#certified) certified.close();
+    for (const certified of [...this.#certified, ...this.#nodeCalls]) certified.close();
     if (this.#connections.size === 0) this.#emptied.resolve();
     this.#shutDownCalls(true);
     for (const { http2 } of this.#connections) http2.close();

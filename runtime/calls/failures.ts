@@ -27,6 +27,12 @@ export function handlerFailure(error: unknown, { isOpen, log, method, soon }: Fa
   return new RpcError(Status.INTERNAL, "internal error");
 }
 
+/** The error for a call that will not have its turn. */
+export function overloaded(): RpcError {
+  const text = "the manager is overloaded: too many calls are waiting; try again later";
+  return new RpcError(Status.UNAVAILABLE, text);
+}
+
 /** The error for bytes that are not a request. grpc-go answers INTERNAL; but the error is the caller's, and INTERNAL suggests ours. */
 export function malformedRequest(error: unknown): RpcError {
   const detail = error instanceof Error ? error.message : String(error);

@@ -112,6 +112,8 @@ interface InboxOptions {
   readonly onMessage: (bytes: Uint8Array) => void;
   /** A message is larger; nothing follows. */
   readonly onTooLarge: () => void;
+  /** The sender has sent more than its window; nothing follows. */
+  readonly onOverrun: () => void;
   /** Bytes to report to the sender. */
   readonly onTaken: (bytes: number) => void;
 }
@@ -124,6 +126,8 @@ export class Inbox {
   /** Work in the order of its frames, and the bytes that it frees; null unless paused. */
   #held: { readonly act: () => void; readonly bytes: number }[] | null = null;
   #unreported = 0;
+  /** Received and not reported as consumed. */
+  #outstanding = 0;
   #isOver = false;
 
   constructor(options: InboxOptions) {
@@ -133,6 +137,14 @@ export class Inbox {
   /** The data of a frame, if it has any. */
   receive({ data, hasData, more }: LinkFrame): void {
     if (!hasData || this.#isOver) return;
+    const bytes = data.length + frameCostBytes;
+    this.#outstanding += bytes;
+    // FL1, which a malicious sender does not keep.
+    if (this.#outstanding > windowBytes) {
+      this.over();
+      this.#options.onOverrun();
+      return;
+    }
     this.#partsBytes += data.length;
     if (this.#partsBytes > this.#options.messageBytesMax) {
       this.over();
@@ -140,7 +152,6 @@ export class Inbox {
       return;
     }
     this.#parts.push(data);
-    const bytes = data.length + frameCostBytes;
     if (more) {
       this.#do(() => {}, bytes);
       return;
@@ -187,6 +198,7 @@ export class Inbox {
     this.#unreported += bytes;
     if (this.#unreported >= takenStepBytes) {
       this.#options.onTaken(this.#unreported);
+      this.#outstanding -= this.#unreported;
       this.#unreported = 0;
     }
     act();

@@ -61,21 +61,22 @@ export class Link {
     publish(LinkFrame.encode(LinkFrame.create({ ...fields, life, number: this.#sent })));
   }
 
-  /** A frame that arrived for this link. Frames of other lives, such as recorded ones, and repeated ones have no effect. */
-  receive(frame: LinkFrame): void {
-    if (!this.#isOpen || frame.life !== this.#options.life) return;
+  /** A frame that arrived for this link. False for one without effect: of another life, such as a recorded one, or repeated. */
+  receive(frame: LinkFrame): boolean {
+    if (!this.#isOpen || frame.life !== this.#options.life) return false;
     if (frame.kind === LinkFrame_Kind.GONE) {
       this.#break(frame.text === "" ? "the peer closed the link" : frame.text);
-      return;
+      return true;
     }
-    if (frame.number <= this.#received) return;
+    if (frame.number <= this.#received) return false;
     if (frame.number !== this.#received + 1) {
       this.break(`frame ${this.#received + 1} of the link was lost`);
-      return;
+      return true;
     }
     this.#received = frame.number;
     this.#silent = 0;
     this.#options.onFrame(frame);
+    return true;
   }
 
   /** Ends the link on both sides; this one is not notified. */

@@ -200,6 +200,11 @@ class NodeLink implements DuplexChannel {
     this.#endAll(new RpcError(Status.CANCELLED, "the channel was closed"));
   }
 
+  /** The connection that carries the link has ended. */
+  lost(reason: string): void {
+    this.#link.break(reason);
+  }
+
   onClosed(listener: () => void): void {
     this.#closedListeners.add(listener);
   }
@@ -222,6 +227,7 @@ class NodeLink implements DuplexChannel {
       },
       onTooLarge: () =>
         this.#fail(call, new RpcError(Status.RESOURCE_EXHAUSTED, `answer larger than ${messageBytesMax} bytes`)),
+      onOverrun: () => this.#link.break("the manager sends more than its window"),
       onTaken: (taken) => this.#link.send({ kind: LinkFrame_Kind.TAKEN, call, taken }),
     });
     this.#calls.set(call, { outbox, inbox, onEnd });

@@ -3,6 +3,7 @@
  *
  * NL1: the caller is the node in the subject, which nobody else may publish on: nats-server's permissions say so.
  * NL2: a node's open links and calls, and the bytes of a request, are limited; a node that exceeds them harms only itself.
+ * NL3: a node that sends many frames without effect is reported, so that whoever owns its connection ends it.
  */
 import { decodedOrNull } from "../../proto/codec.ts";
 import { LinkFrame, LinkFrame_Kind } from "../../proto/gen/messages.ts";
@@ -18,6 +19,12 @@ import { methodsOf, ServedConnection, type CallGate, type Caller, type Served, t
 export const linksPerNodeMax = 8;
 /** Open calls of a link: an agent has about ten, and one for each command in a task. */
 export const callsPerLinkMax = 1_000;
+/**
+ * Frames of a node without effect within `uselessMs`: garbage, frames of no link, repeated ones, refused calls, openings of links and
+ * signs of life. An agent sends some sixteen of the last two kinds, and what was under way to a manager that was started again.
+ */
+export const uselessMax = 2_000;
+const uselessMs = 10_000;
 /** Bytes queued for a node that does not read; beyond, the stream ends with RESOURCE_EXHAUSTED. As over gRPC. */
 const queuedBytesMax = 64 * 1024 * 1024;
 
@@ -35,16 +42,36 @@ interface NodeLinksOptions {
   readonly payloadBytesMax: number;
   /** Maximum bytes of a request of the method at that path. */
   readonly requestBytesMax: (path: string) => number;
+  /** NL3 */
+  readonly onFlood?: (nodeId: string) => void;
 }
 
 interface Shared extends Omit<NodeLinksOptions, "services"> {
   readonly methods: ReadonlyMap<string, Served>;
 }
 
+interface NodeLinks {
+  /** Ends the node's links. */
+  end(nodeId: string, reason: string): void;
+  close(): void;
+}
+
 /** Serves until `close`. */
-export function serveNodeLinks(options: NodeLinksOptions): { close(): void } {
-  const { bus, managerId, peerOf, services } = options;
+export function serveNodeLinks(options: NodeLinksOptions): NodeLinks {
+  const { bus, clock, managerId, onFlood = () => undefined, peerOf, services } = options;
   const shared: Shared = { ...options, methods: methodsOf(services) };
+  /** By node, since `uselessFrom`. */
+  const useless = new Map<string, number>();
+  let uselessFrom = clock.monotonic();
+  const isUseless = (nodeId: string): void => {
+    if (clock.monotonic() - uselessFrom > uselessMs) {
+      useless.clear();
+      uselessFrom = clock.monotonic();
+    }
+    const count = (useless.get(nodeId) ?? 0) + 1;
+    useless.set(nodeId, count);
+    if (count === uselessMax) onFlood(nodeId);
+  };
   /** By node and then by link, in the order of their openings. */
   const nodes = new Map<string, Map<string, ServedLink>>();
 
@@ -66,24 +93,37 @@ export function serveNodeLinks(options: NodeLinksOptions): { close(): void } {
     };
     // Closing the last of several links has removed the map.
     nodes.set(nodeId, links);
-    links.set(link, new ServedLink(shared, { peer, down: frameForNode(nodeId, link), onOver }));
+    links.set(
+      link,
+      new ServedLink(shared, { peer, down: frameForNode(nodeId, link), onOver, onUseless: () => isUseless(nodeId) }),
+    );
   }
 
   const subscription = bus.subscribe(nodeFramesFor(managerId), ({ data, subject }) => {
     const from = parseNodeFrame(subject);
     const frame = decodedOrNull(LinkFrame, data);
-    if (from === null || frame === null) return;
+    if (from === null) return;
     const { link, nodeId } = from;
+    if (frame === null) {
+      isUseless(nodeId);
+      return;
+    }
     const known = nodes.get(nodeId)?.get(link);
     if (frame.kind === LinkFrame_Kind.HELLO) {
+      isUseless(nodeId);
       if (known === undefined) open(nodeId, link);
     } else if (known !== undefined) known.receive(frame);
-    else if (frame.kind !== LinkFrame_Kind.GONE) {
+    else {
+      isUseless(nodeId);
+      if (frame.kind === LinkFrame_Kind.GONE || (useless.get(nodeId) ?? 0) > uselessMax) return;
       // It belongs to an earlier run of this process, for instance.
       bus.publish(frameForNode(nodeId, link), goneFrame(frame.life, "the manager does not have the link"));
     }
   });
   return {
+    end: (nodeId, reason) => {
+      for (const link of nodes.get(nodeId)?.values() ?? []) link.close(reason);
+    },
     close: () => {
       subscription.unsubscribe();
       for (const links of nodes.values()) for (const link of links.values()) link.close("the manager is shutting down");
@@ -97,6 +137,8 @@ interface ServedLinkOptions {
   readonly down: string;
   /** Called once, when the link has ended. */
   readonly onOver: () => void;
+  /** Called for each frame without effect. */
+  readonly onUseless: () => void;
 }
 
 interface Call {
@@ -107,15 +149,17 @@ interface Call {
 class ServedLink {
   readonly #shared: Shared;
   readonly #onOver: () => void;
+  readonly #onUseless: () => void;
   readonly #link: Link;
   readonly #served: ServedConnection;
   readonly #calls = new Map<number, Call>();
   #lastCall = 0;
 
-  constructor(shared: Shared, { down, onOver, peer }: ServedLinkOptions) {
+  constructor(shared: Shared, { down, onOver, onUseless, peer }: ServedLinkOptions) {
     const { bus, clock, gate, log, methods, random } = shared;
     this.#shared = shared;
     this.#onOver = onOver;
+    this.#onUseless = onUseless;
     this.#link = new Link({
       clock,
       life: newId(random),
@@ -144,7 +188,7 @@ class ServedLink {
   }
 
   receive(frame: LinkFrame): void {
-    this.#link.receive(frame);
+    if (!this.#link.receive(frame) || frame.kind === LinkFrame_Kind.ALIVE) this.#onUseless();
   }
 
   close(reason: string): void {
@@ -180,6 +224,7 @@ class ServedLink {
       if (fields.kind === LinkFrame_Kind.END) this.#calls.delete(id);
     });
     if (this.#calls.size >= callsPerLinkMax) {
+      this.#onUseless();
       outbox.frame(endFields(Status.RESOURCE_EXHAUSTED, `more than ${callsPerLinkMax} open calls`, null));
       return;
     }
@@ -195,6 +240,7 @@ class ServedLink {
           "drop",
         );
       },
+      onOverrun: () => this.#link.break("the node sends more than its window"),
       onTaken: (taken) => this.#link.send({ kind: LinkFrame_Kind.TAKEN, call: id, taken }),
     });
     this.#calls.set(id, { outbox, inbox });

@@ -3,7 +3,7 @@
  * nothing reaches a handler after the connection has ended on this side.
  */
 import type { Codec } from "../../proto/codec.ts";
-import { handlerFailure, malformedRequest } from "./failures.ts";
+import { handlerFailure, malformedRequest, overloaded } from "./failures.ts";
 import { inCall, type OpenCall } from "../observation/cause.ts";
 import type { Clock, Logger } from "../ports/index.ts";
 import { RpcError, Status, type CallContext, type Peer, type Sink } from "../ports/rpc.ts";
@@ -16,6 +16,8 @@ export interface CallGate {
   opened(peer: Peer, end: () => void): { closed(): void };
   /** Called when a message of that method is sent to the peer. */
   sends(peer: Peer, path: string): void;
+  /** Starts the handler of a request now or later; false: never, since the manager is overloaded. Absent: now. */
+  inTurn?(peer: Peer, path: string, start: () => void): boolean;
 }
 
 /** A service's table and its handlers, which the compiler has checked against each other. */
@@ -102,6 +104,11 @@ export class ServedConnection {
       log,
       onOver: () => this.#calls.delete(id),
       onSend: () => gate?.sends(peer, path),
+      inTurn: (start) => {
+        if (gate?.inTurn !== undefined) return gate.inTurn(peer, path, start);
+        start();
+        return true;
+      },
     });
     this.#calls.set(id, call);
     if (served === undefined) {
@@ -156,6 +163,7 @@ interface CallOptions {
   readonly onOver: () => void;
   /** Called for each message before it is sent. */
   readonly onSend: () => void;
+  readonly inTurn: (start: () => void) => boolean;
 }
 
 /** `signal` is made when a handler first reads it: most answer at once, and an AbortController takes longer than the rest of a call. */
@@ -233,8 +241,7 @@ class ServedCall implements OpenCall {
   }
 
   receive(bytes: Uint8Array): void {
-    const { method, handler } = this.#served as Served;
-    const context = this.#context as CallContext;
+    const { method } = this.#served as Served;
     let request: unknown;
     try {
       request = method.request.decode(bytes);
@@ -251,6 +258,16 @@ class ServedCall implements OpenCall {
       return;
     }
     this.#hasRequest = true;
+    const isTaken = this.#options.inTurn(() => {
+      // The caller may be gone after a wait.
+      if (this.isOpen) this.#handle(request);
+    });
+    if (!isTaken) this.end(overloaded());
+  }
+
+  #handle(request: unknown): void {
+    const { method, handler } = this.#served as Served;
+    const context = this.#context as CallContext;
     if (method.responseStream) {
       const sink = this.#sinkOf(method);
       try {

@@ -14,6 +14,7 @@ interface ServerFacts {
 /** Older versions lack in-memory consumers or direct gets. */
 const versionMin: Version = [2, 9];
 const versionWithSyncInterval: Version = [2, 10];
+const versionWithCallout: Version = [2, 10];
 /** Older versions stop answering after a full disk (2.9.10, tried), and are no longer maintained. */
 const versionCurrent: Version = [2, 11];
 
@@ -36,6 +37,11 @@ export function isCurrent(version: string): boolean {
 
 export function hasSyncInterval(version: string): boolean {
   return isAtLeast(version, versionWithSyncInterval);
+}
+
+/** Whether it has the authorization callout, and ends single connections. */
+export function canServeNodes(version: string): boolean {
+  return isAtLeast(version, versionWithCallout);
 }
 
 export function abilities(facts: ServerFacts): readonly string[] {

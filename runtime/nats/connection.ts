@@ -78,6 +78,25 @@ export interface NatsLink {
   close(): void;
 }
 
+/** A manager's connection to its own server for nodes. Throws NatsProblem. */
+export function openNodesLink(
+  options: Pick<NatsOptions, "name" | "telemetry"> & {
+    readonly server: string;
+    readonly seed: Uint8Array;
+    readonly tls: NatsTls;
+    readonly random: Random;
+  },
+): Promise<Link> {
+  const { random, server } = options;
+  return Link.open({
+    ...options,
+    servers: [server],
+    random: random.fork("nodes-nats"),
+    firstConnectMs: firstConnectMsDefault,
+    isForNodes: true,
+  });
+}
+
 /**
  * Connects, sets up the streams and probes the server; the link then reconnects for as long as it is open. Throws NatsProblem,
  * whose message is a sentence for the operator: `unreachable`, `unauthorized`, `unusable` or `unavailable`.

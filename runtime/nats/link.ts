@@ -10,7 +10,15 @@
  * K3: subscriptions survive reconnects until their owner ends them; messages in between are lost.
  * K4: if several servers are configured, one that answers pings but does not serve the log is left for another.
  */
-import { connect, type Msg, type MsgHdrs, type NatsConnection, type NatsError, type Sub } from "nats";
+import {
+  connect,
+  nkeyAuthenticator,
+  type Msg,
+  type MsgHdrs,
+  type NatsConnection,
+  type NatsError,
+  type Sub,
+} from "nats";
 import { type Backoff, backoffMs, drawUpperHalf } from "../../lib/backoff.ts";
 import type { BusServers, Random, Subscription, Telemetry } from "../ports/index.ts";
 import { type NatsAddress, parseAddress, showAddress } from "./address.ts";
@@ -18,7 +26,7 @@ import { asDialProblem, dialProblem } from "./dial-problem.ts";
 import { crash, NatsProblem, textOf } from "./errors.ts";
 import { type Greeting, type GreetingOutcome, greet } from "./greeting.ts";
 import { openServerProblem } from "./open-server.ts";
-import type { NatsTls } from "./nats-tls.ts";
+import { identifying, type NatsTls } from "./nats-tls.ts";
 import { silentTicksLost, silentTicksSuspect, startPinging } from "./pings.ts";
 import { type Answer, Requests } from "./requests.ts";
 import { Serving } from "./serving.ts";
@@ -46,11 +54,15 @@ interface LinkOptions {
   readonly user?: string;
   readonly pass?: string;
   readonly token?: string;
+  /** An nkey's seed, instead of user and password. */
+  readonly seed?: Uint8Array;
   readonly tls?: NatsTls;
   /** Accept servers beyond loopback without TLS or authentication. Default false. */
   readonly insecure?: boolean;
   /** Shown by the server's own tools. */
   readonly name: string;
+  /** Whether it is a link to a manager's NATS for nodes. Default false. */
+  readonly isForNodes?: boolean;
   readonly telemetry: Telemetry;
   readonly random: Random;
   /** How long to search for the first server. */
@@ -243,7 +255,7 @@ export class Link {
 
   async #dial(): Promise<void> {
     const address = this.#addresses[this.#nextAddress++ % this.#addresses.length] as NatsAddress;
-    const { user, pass, token } = { ...this.#options, ...address };
+    const { user, pass, seed, token } = { ...this.#options, ...address };
     const outcome = await greet(address.host, address.port, dialMs);
     if (outcome.kind === "silent") {
       throw new NatsProblem(
@@ -272,6 +284,7 @@ export class Link {
       connection = await connect({
         servers: showAddress(address),
         name: this.#options.name,
+        ...(seed !== undefined ? { authenticator: nkeyAuthenticator(seed) } : {}),
         ...(token !== undefined ? { token } : user !== undefined ? { user, pass: pass ?? "" } : {}),
         ...(tls !== undefined ? { tls: identifying(tls, address) } : {}),
         reconnect: false,
@@ -402,7 +415,10 @@ export class Link {
     this.#state = state;
     if (wasUp === this.isUp()) return;
     this.#options.telemetry.metrics
-      .gauge("muster_nats_up", "1 while the link to NATS answers its pings.")
+      .gauge(
+        this.#options.isForNodes === true ? "muster_nodes_nats_up" : "muster_nats_up",
+        "1 while the link to NATS answers its pings.",
+      )
       .set(this.isUp() ? 1 : 0);
     notifyAll(this.#upListeners, this.isUp());
   }
@@ -421,15 +437,6 @@ export class Link {
         );
     }
   }
-}
-
-/**
- * The library does not pass Node the name that the certificate must have, and Node would then use `localhost`. TLS is limited to
- * 1.2: in 1.3 a server rejects a missing or wrong client certificate after the handshake, at a moment when nothing listens to
- * the library's socket, so the rejection would end the process.
- */
-function identifying({ serverName, ...tls }: NatsTls, { host }: NatsAddress): NatsTls {
-  return { ...tls, host: serverName ?? host, maxVersion: "TLSv1.2" } as NatsTls;
 }
 
 /** An error from a listener is a broken invariant of its own; thrown here, it would look like a failure to connect. */

@@ -105,6 +105,7 @@ export interface ServerCluster {
   readonly routes: readonly string[];
 }
 
+/** Resolves with whether the server will flush every write. */
 export async function writeConfig(
   files: ServerFiles,
   options: ServerAccess & {
@@ -117,7 +118,7 @@ export async function writeConfig(
     readonly tls?: ServerTls | undefined;
     readonly cluster?: ServerCluster | undefined;
   },
-): Promise<{ readonly flushesEveryWrite: boolean }> {
+): Promise<boolean> {
   const flushesEveryWrite = hasSyncInterval(options.version);
   const lines = [
     "# Written by Muster at each start: changes are lost.",
@@ -142,7 +143,7 @@ export async function writeConfig(
     "",
   ];
   await replaceFile(files.config, lines.join("\n"));
-  return { flushesEveryWrite };
+  return flushesEveryWrite;
 }
 
 function passwordLines({ user, pass }: ServerAccess): readonly string[] {

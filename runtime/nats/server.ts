@@ -16,13 +16,15 @@ import { mkdir, readFile } from "node:fs/promises";
 import { createServer } from "node:net";
 import { dirname } from "node:path";
 import { type Backoff, backoffMs, drawUpperHalf } from "../../lib/backoff.ts";
+import { assert } from "../../lib/assert.ts";
 import type { Random, Telemetry } from "../ports/index.ts";
 import { SystemRandom } from "../system/random.ts";
-import { isSupported } from "./abilities.ts";
+import { canServeNodes, isSupported } from "./abilities.ts";
 import { DiskWatch } from "./disk-watch.ts";
 import { crash } from "./errors.ts";
 import { greet } from "./greeting.ts";
 import { endProcess, identify, isRunning, type ProcessIdentity } from "./process-identity.ts";
+import { writeNodesConfig, type NodesAccounts } from "./nodes-server.ts";
 import { findBinary } from "./server-binary.ts";
 import {
   loopback,
@@ -87,7 +89,16 @@ interface NatsServerOptions {
   readonly logFile: string;
   readonly telemetry: Telemetry;
   readonly random?: Random;
+  /** Open files that the server inherits, from descriptor 3 on. */
+  readonly inherited?: readonly number[];
 }
+
+interface NodesServerOptions extends Omit<NatsServerOptions, "tls" | "cluster"> {
+  readonly accounts: NodesAccounts;
+}
+
+/** A server without storage. */
+type NodesServer = Pick<NatsServer, "url" | "port" | "pid" | "version" | "reload" | "stop">;
 
 interface NatsServerExit {
   readonly code: number | null;
@@ -123,10 +134,19 @@ export interface NatsServer {
 }
 
 /** Resolves when the server answers. Throws NatsServerProblem. */
-export async function startNatsServer(options: NatsServerOptions): Promise<NatsServer> {
+export function startNatsServer(options: NatsServerOptions): Promise<NatsServer> {
+  return startAttempting(options, null);
+}
+
+/** A server for nodes. Resolves when it answers. Throws NatsServerProblem. */
+export function startNodesServer({ accounts, ...options }: NodesServerOptions): Promise<NodesServer> {
+  return startAttempting(options, accounts);
+}
+
+async function startAttempting(options: NatsServerOptions, nodes: NodesAccounts | null): Promise<NatsServer> {
   for (let attempt = 1; ; attempt += 1)
     try {
-      return await startOnce(options);
+      return await startOnce(options, nodes);
     } catch (error) {
       // The next attempt chooses a free port, or throws "in-use" if it has to be that one.
       const isTaken = error instanceof NatsServerProblem && error.kind === "port-taken";
@@ -134,38 +154,48 @@ export async function startNatsServer(options: NatsServerOptions): Promise<NatsS
     }
 }
 
-async function startOnce(options: NatsServerOptions): Promise<NatsServer> {
+async function startOnce(options: NatsServerOptions, nodes: NodesAccounts | null): Promise<NatsServer> {
   const { binary, version } = await findBinary(options.binary);
   if (!isSupported(version))
     throw new NatsServerProblem(
       "failed",
       `${binary} is nats-server ${version}, which is too old: install 2.9 or newer`,
     );
+  if (nodes !== null && !canServeNodes(version))
+    throw new NatsServerProblem(
+      "failed",
+      `${binary} is nats-server ${version}, which cannot serve nodes: install 2.10 or newer`,
+    );
   let disk: DiskWatch | null = null;
   try {
     const files = await prepareFiles(options.dataDir);
-    // First of all: it frees space for what follows.
-    disk = await DiskWatch.start({
-      folder: files.storage,
-      reserveFile: files.reserve,
-      telemetry: options.telemetry,
-    });
+    if (nodes === null)
+      // First of all: it frees space for what follows.
+      disk = await DiskWatch.start({
+        folder: files.storage,
+        reserveFile: files.reserve,
+        telemetry: options.telemetry,
+      });
     await mkdir(dirname(options.logFile), { recursive: true });
     const manager = await takeOver(files, options.dataDir);
     const { cluster, isHidden = false } = options;
     const host = isHidden ? loopback : (options.host ?? loopback);
     const access = await chooseAccess(files, options, host);
     if (!isHidden) await writeAccess(files, access);
-    const name = cluster?.serverName ?? `muster-${manager.pid}-${access.port}`;
-    const { flushesEveryWrite } = await writeConfig(files, {
-      ...access,
-      host: host.includes(":") ? `[${host}]` : host,
-      tls: options.tls,
-      cluster,
-      name,
-      version,
-      diskBytes: disk.sizeBytes,
-    });
+    const name = nodes?.managerId ?? cluster?.serverName ?? `muster-${manager.pid}-${access.port}`;
+    const shownHost = host.includes(":") ? `[${host}]` : host;
+    if (nodes !== null) await writeNodesConfig(files, { ...nodes, host: shownHost, port: access.port });
+    const flushesEveryWrite =
+      disk !== null &&
+      (await writeConfig(files, {
+        ...access,
+        host: shownHost,
+        tls: options.tls,
+        cluster,
+        name,
+        version,
+        diskBytes: disk.sizeBytes,
+      }));
     const server = new SupervisedServer({
       ...options,
       binary,
@@ -196,7 +226,8 @@ interface Supervised extends NatsServerOptions {
   readonly manager: ProcessIdentity;
   readonly serverName: string;
   readonly flushesEveryWrite: boolean;
-  readonly disk: DiskWatch;
+  /** Null for a server without storage. */
+  readonly disk: DiskWatch | null;
 }
 
 class SupervisedServer implements NatsServer {
@@ -242,7 +273,9 @@ class SupervisedServer implements NatsServer {
   }
 
   get disk(): DiskWatch {
-    return this.#options.disk;
+    const { disk } = this.#options;
+    assert(disk !== null, "V5: a server without storage has no disk");
+    return disk;
   }
 
   get isRunning(): boolean {
@@ -297,7 +330,7 @@ class SupervisedServer implements NatsServer {
 
   async stop(): Promise<void> {
     this.#stopped = true;
-    this.#options.disk.stop();
+    this.#options.disk?.stop();
     clearTimeout(this.#restartTimer);
     await this.#restarting;
     const child = this.#child;
@@ -312,12 +345,12 @@ class SupervisedServer implements NatsServer {
   }
 
   async #launch(): Promise<ChildProcess> {
-    const { binary, files, logFile, manager } = this.#options;
+    const { binary, files, inherited = [], logFile, manager } = this.#options;
     const output = openSync(logFile, "a", 0o600);
     this.#logFrom = fstatSync(output).size;
     // V2: its own session, which the terminal's signals do not reach.
     const child = spawn(binary, ["-c", files.config], {
-      stdio: ["ignore", output, output],
+      stdio: ["ignore", output, output, ...inherited],
       detached: true,
       env: { GOGC: collectAfterPercent, ...process.env },
     });

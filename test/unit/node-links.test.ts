@@ -3,10 +3,10 @@ import test from "ava";
 import { InvariantError } from "../../lib/assert.ts";
 import type { MethodDescriptor } from "../../proto/codec.ts";
 import { LinkFrame, LinkFrame_Kind } from "../../proto/gen/messages.ts";
-import { windowBytes } from "../../runtime/calls/flow.ts";
+import { Inbox, windowBytes } from "../../runtime/calls/flow.ts";
 import { aliveMs } from "../../runtime/calls/link.ts";
 import { openNodeLink } from "../../runtime/calls/node-link.ts";
-import { callsPerLinkMax, linksPerNodeMax, serveNodeLinks } from "../../runtime/calls/node-links.ts";
+import { callsPerLinkMax, linksPerNodeMax, serveNodeLinks, uselessMax } from "../../runtime/calls/node-links.ts";
 import type { CallGate } from "../../runtime/calls/served.ts";
 import type { Bus, BusMessage } from "../../runtime/ports/index.ts";
 import { RpcError, Status, type CallContext, type Peer, type Sink } from "../../runtime/ports/rpc.ts";
@@ -95,6 +95,7 @@ function world({ gate = null, requestBytesMax = 4e6 }: { gate?: CallGate | null;
       sink.write(text("bye"));
     },
   };
+  const flooding: string[] = [];
   const random = new SimRandom("node-links");
   const peerOf = (nodeId: string): Peer | null =>
     nodeId === "unknown"
@@ -112,6 +113,7 @@ function world({ gate = null, requestBytesMax = 4e6 }: { gate?: CallGate | null;
       peerOf,
       payloadBytesMax,
       requestBytesMax: () => requestBytesMax,
+      onFlood: (nodeId) => flooding.push(nodeId),
     });
   let opened = 0;
   const run = async (ms: number): Promise<void> => {
@@ -125,6 +127,7 @@ function world({ gate = null, requestBytesMax = 4e6 }: { gate?: CallGate | null;
     deliver,
     dial,
     echoed,
+    flooding,
     interests,
     logged,
     run,
@@ -473,6 +476,44 @@ test("everything that was recorded on a link has no effect when it is sent again
   replay();
   await run(20_000);
   t.deepEqual(echoed, ["once", "twice"]);
+});
+
+test("NL3: a node that sends frames without effect is reported, once, and one that uses its links is not", async (t) => {
+  const { bus, flooding, open, run } = world();
+  await open("n1");
+  const useful = await open("n2");
+  for (let batch = 0; batch < 5; batch += 1) {
+    const answers = Array.from({ length: uselessMax / 4 }, () => useful.unary(Echo, text("again")));
+    await run(100);
+    await Promise.all(answers);
+  }
+  t.deepEqual(flooding, []);
+  const frames = [LinkFrame_Kind.HELLO, LinkFrame_Kind.MESSAGE, LinkFrame_Kind.ALIVE].map((kind) =>
+    LinkFrame.encode(LinkFrame.create({ kind, life: "no", number: 9 })),
+  );
+  for (let sent = 0; sent < uselessMax + 10; sent += 1)
+    bus.publish(nodeFrame("n1", "m1", `x${sent % 7}`), frames[sent % frames.length] as Uint8Array);
+  await run(10);
+  t.deepEqual(flooding, ["n1"]);
+});
+
+test("FL1: a sender that does not wait for its receiver is noticed at the first byte beyond the window", (t) => {
+  const heard: string[] = [];
+  const inbox = new Inbox({
+    messageBytesMax: 4e6,
+    onMessage: () => heard.push("message"),
+    onTooLarge: () => heard.push("too large"),
+    onOverrun: () => heard.push("overrun"),
+    onTaken: () => heard.push("taken"),
+  });
+  inbox.pause();
+  const part = LinkFrame.create({ hasData: true, data: new Uint8Array(windowBytes / 8 - 64) });
+  for (let sent = 0; sent < 8; sent += 1) inbox.receive(part);
+  t.deepEqual(heard, []);
+  inbox.receive(LinkFrame.create({ hasData: true }));
+  inbox.resume();
+  inbox.receive(part);
+  t.deepEqual(heard, ["overrun"]);
 });
 
 test("NL2: a node's links and calls are limited, and others are served", async (t) => {

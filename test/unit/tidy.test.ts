@@ -62,6 +62,7 @@ const layers: readonly Layer[] = readFileSync(join(top, "docs/design.md"), "utf8
 /** Packages that only some places may import. */
 const packageHomes: Record<string, readonly string[]> = {
   nats: ["runtime/nats/"],
+  "@nats-io/jwt": ["runtime/nats/"],
   "age-encryption": ["runtime/backup/"],
   "prom-client": ["runtime/telemetry/"],
   pino: ["runtime/telemetry/"],
@@ -167,6 +168,7 @@ const fileWriters: Record<string, string> = {
   "linux/client-cgroups.ts": "files of the kernel",
   "linux/task-network/tools.ts": "files of the kernel",
   "edges/plugin/server/log.ts": "standard error",
+  "processes/nodes-nats.ts": "an unnamed file in memory, which nats-server reads",
   "linux/nft.ts": "an unnamed file, which nft reads",
   "linux/output/collector.ts": "rotates what it has appended",
   "linux/task-home/memory-files.ts": "new files in memory, in a directory that a task sees once all are whole",

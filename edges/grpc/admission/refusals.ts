@@ -17,10 +17,12 @@ export type RefusalReason =
   | "known-bytes"
   | "unfinished-request"
   | "login-bytes"
+  | "credentials"
+  | "useless-messages"
   | "protocol";
 
-/** Ports with limits: of nodes and managers, of the JSON API, of the web interface, and of Docker's Engine API. */
-export type Port = "grpc" | "json" | "ui" | "docker";
+/** Ports with limits: of nodes and managers, of the JSON API, of the web interface, of Docker's Engine API, and of nodes over NATS. */
+export type Port = "grpc" | "json" | "ui" | "docker" | "nats";
 
 export class Refusals {
   readonly #counter: Counter;
