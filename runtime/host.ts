@@ -2,10 +2,6 @@
  * Runs machines as actors: gives each its address (its id), its effects, the process's clock and an error observer, and shows
  * every step to observers. It is independent of any domain.
  *
- * The effects of a machine are provided once for all its actors, and find their owner by the calling actor. Providing them per
- * actor would rebuild the whole chart each time: 32 KiB and 2.3 ms per actor instead of 6 KiB and 0.3 ms (measured with
- * `agentSessionMachine`).
- *
  * H1: if an actor's machine throws, `onCrash` ends the process; nothing runs beside a broken actor.
  * H2: no two live actors of a host have the same id.
  * H3: without an observer of the host, nothing watches an actor, and observation costs nothing.
@@ -24,7 +20,14 @@ import {
 } from "xstate";
 import { ActorSystems, type ActorSystem } from "./actor-systems.ts";
 import { assert } from "../lib/assert.ts";
-import { plannedSteps } from "./steps/planned.ts";
+import {
+  actingActors,
+  namesOf,
+  ownedBy,
+  providedMachine,
+  type ActingActor,
+  type AnyOwner,
+} from "./steps/provided-machine.ts";
 import { watchCauses } from "./observation/cause.ts";
 import { StepWatch } from "./observation/step-watch.ts";
 import type { ObservedActor, StepObserver } from "./observation/step.ts";
@@ -88,13 +91,6 @@ export type Owner<Machine extends AnyStateMachine, Self = undefined> = {
       }
   : unknown);
 
-/** An owner whose machine is not known. */
-interface AnyOwner {
-  readonly effects: Readonly<Record<string, ((params: unknown, actor: unknown) => void) | undefined>>;
-  readonly self?: unknown;
-  readonly draw?: (boundMs: number) => number;
-}
-
 export interface HostedActor<Machine extends AnyStateMachine> {
   readonly id: string;
   readonly snapshot: SnapshotFrom<Machine>;
@@ -112,10 +108,11 @@ interface Home {
   /** Wraps what comes in a later turn, so that observers see where it began. */
   later(act: () => void): () => void;
   leave(live: Live): void;
+  reportUnexpected(actorId: string, machine: string, event: string): void;
 }
 
 /** Not generic: a host has actors of all machines. */
-class Live implements HostedActor<AnyStateMachine> {
+class Live implements HostedActor<AnyStateMachine>, ActingActor {
   readonly actor: Actor<AnyStateMachine>;
   readonly system: ActorSystem;
   readonly owner: AnyOwner;
@@ -150,27 +147,15 @@ class Live implements HostedActor<AnyStateMachine> {
   stop(): void {
     this.#home.leave(this);
   }
-}
 
-interface ActionArgs {
-  readonly self: object;
+  reportUnexpected(event: string): void {
+    this.#home.reportUnexpected(this.id, this.actor.logic.id, event);
+  }
 }
-
-interface Names {
-  readonly effects: readonly string[];
-  readonly drawnDelays: readonly string[];
-}
-
-const namesOf = (machine: AnyStateMachine): Names => machine.schemas as Names;
 
 export class Host {
   readonly #options: HostOptions;
   readonly #live = new Map<string, Live>();
-  /** By XState's actor. */
-  readonly #hosted = new WeakMap<object, Live>();
-  /** A randomized delay of the initial state is drawn before its actor exists. */
-  #starting: AnyOwner | null = null;
-  readonly #provided = new WeakMap<AnyStateMachine, AnyStateMachine>();
   readonly #observers = new Set<StepObserver>();
   #watch: StepWatch | null = null;
   /** Actors of charts that tables run. */
@@ -180,11 +165,20 @@ export class Host {
 
   constructor(options: HostOptions) {
     this.#options = options;
+    const { log, metrics } = options.telemetry;
+    const unexpected = metrics.counter(
+      "muster_actor_unexpected_events_total",
+      "Events that an actor's state does not handle.",
+    );
     this.#home = {
       clock: options.clock,
       later: (act) => this.#watch?.later(act) ?? act,
       leave: (live) => {
         if (this.#live.get(live.id) === live) this.#stop(live);
+      },
+      reportUnexpected: (actor, machine, event) => {
+        unexpected.add(1, { machine, event });
+        log.debug({ actor, event }, "event not expected in this state");
       },
     };
     this.tables = new TableActors(options.clock);
@@ -204,61 +198,15 @@ export class Host {
     for (const name of effects)
       assert(typeof supplied.effects[name] === "function", `H4: effect ${name} of ${id} is supplied`);
     assert(drawnDelays.length === 0 || supplied.draw !== undefined, `H4: a draw for the delays of ${id} is supplied`);
-    const provided = this.#provide(machine);
     const system = this.#systems.enter();
-    this.#starting = supplied;
-    const actor = createActor(provided, { id, input, parent: system.root } as never) as Actor<AnyStateMachine>;
-    this.#starting = null;
+    const actor = ownedBy(supplied, () =>
+      createActor(providedMachine(machine), { id, input, parent: system.root } as never),
+    ) as Actor<AnyStateMachine>;
     const live = new Live(this.#home, actor, system, supplied);
     this.#live.set(id, live);
-    this.#hosted.set(actor, live);
+    actingActors.set(actor, live);
     actor.start();
     return live as unknown as HostedActor<Machine>;
-  }
-
-  /** Once for each machine, however many actors run it: providing builds a whole new chart. */
-  #provide<Machine extends AnyStateMachine>(machine: Machine): Machine {
-    const known = this.#provided.get(machine);
-    if (known !== undefined) return known as Machine;
-    const { telemetry } = this.#options;
-    const unexpected = telemetry.metrics.counter(
-      "muster_actor_unexpected_events_total",
-      "Events that an actor's state does not handle.",
-    );
-    const names = namesOf(machine);
-    const effects = names.effects.map((name) => [
-      name,
-      ({ self }: ActionArgs, params: unknown) => {
-        const hosted = this.#hosted.get(self);
-        assert(hosted !== undefined, "an actor that acts is hosted");
-        hosted.owner.effects[name]?.call(hosted.owner.self, params, hosted);
-      },
-    ]);
-    const declared = machine.implementations.delays as Record<string, number | ((args: ActionArgs) => number)>;
-    const delays = names.drawnDelays.map((name) => {
-      const bound = declared[name];
-      return [
-        name,
-        (args: ActionArgs) => {
-          const boundMs = typeof bound === "function" ? bound(args) : (bound ?? 0);
-          const owner = this.#hosted.get(args.self)?.owner ?? this.#starting;
-          return owner?.draw?.(boundMs) ?? boundMs;
-        },
-      ];
-    });
-    const provided = machine.provide({
-      actions: {
-        ...Object.fromEntries(effects),
-        reportUnexpected: ({ event, self }: { event: { type: string }; self: { id: string } }) => {
-          unexpected.add(1, { machine: machine.id, event: event.type });
-          telemetry.log.debug({ actor: self.id, event: event.type }, "event not expected in this state");
-        },
-      },
-      delays: Object.fromEntries(delays),
-    } as never) as Machine;
-    provided.transition = plannedSteps(provided) ?? provided.transition;
-    this.#provided.set(machine, provided);
-    return provided;
   }
 
   /** The live actor with that id, for reading its state rather than sending it events. */

@@ -138,6 +138,25 @@ test("owners share one machine, each with its own effects, draws and `this`", (t
   t.deepEqual(heard, [`${from + 10} a 3 kettle/a`, `${from + 500} b 3 kettle/b`]);
 });
 
+test("hosts share a provided machine, and each actor acts for the owner and by the clock of its own host", (t) => {
+  const whistled: string[] = [];
+  const start = (name: string, boilMs: number) => {
+    const { clock, host } = newHost();
+    const owner = { effects: { whistle: () => void whistled.push(name) }, draw: () => boilMs };
+    const actor = host.start(kettleMachine, "kettle", undefined, owner);
+    return { actor, clock, machine: host.find("kettle")?.logic };
+  };
+  const [slow, quick] = [start("slow", 500), start("quick", 100)];
+  t.is(slow.machine, quick.machine);
+  slow.clock.advance(200);
+  t.deepEqual(whistled, []);
+  quick.clock.advance(200);
+  t.deepEqual(whistled, ["quick"]);
+  t.is(slow.actor.snapshot.value, "heating");
+  slow.clock.advance(400);
+  t.deepEqual(whistled, ["quick", "slow"]);
+});
+
 test("an owner that lacks an effect, its params or a draw does not compile, and does not start an actor (H4)", (t) => {
   const { host } = newHost();
   // @ts-expect-error Its effect `break` is missing.
