@@ -8,16 +8,22 @@
  */
 import type { X509Certificate } from "node:crypto";
 import type { TLSSocket } from "node:tls";
-import { describeCertificate, isInForce } from "../../lib/pki/index.ts";
+import { isChainVouchedFor } from "../../lib/pki/index.ts";
 
 /** Extended key usages (RFC 5280 §4.2.1.12) that OpenSSL would have required. */
-const serverAuth = "1.3.6.1.5.5.7.3.1";
-const clientAuth = "1.3.6.1.5.5.7.3.2";
+const usages = { server: "1.3.6.1.5.5.7.3.1", client: "1.3.6.1.5.5.7.3.2" };
 
 const secondLooks: ReadonlySet<string> = new Set(["SELF_SIGNED_CERT_IN_CHAIN", "CERT_NOT_YET_VALID"]);
 
 /** Longer than the chain of any rotation. */
-const chainLengthMax = 8;
+export const chainLengthMax = 8;
+
+/** Whether the certificate may authenticate a server or a client. */
+export function permits(certificate: X509Certificate, usage: keyof typeof usages): boolean {
+  // Typed as strings, but absent if the certificate names no usage, which permits all.
+  const permitted = certificate.keyUsage as readonly string[] | undefined;
+  return permitted?.includes(usages[usage]) !== false;
+}
 
 /** The peer's chain as received, its own certificate first. */
 export function chainOf(socket: TLSSocket): readonly X509Certificate[] {
@@ -38,16 +44,13 @@ export function isTrustedAfterAll(socket: TLSSocket, rootPem: string, serverName
   if (!secondLooks.has(refusalOf(socket))) return false;
   const chain = chainOf(socket);
   const [leaf] = chain;
-  // Typed as strings, but absent if the certificate names no usage, which permits all.
-  const usages = leaf?.keyUsage as readonly string[] | undefined;
-  if (usages?.includes(serverName === null ? clientAuth : serverAuth) === false) return false;
+  if (leaf !== undefined && !permits(leaf, serverName === null ? "client" : "server")) return false;
   if (serverName !== null && leaf?.checkHost(serverName) === undefined) return false;
   return leadsToRoot(chain, rootPem, Date.now());
 }
 
 function leadsToRoot(chain: readonly X509Certificate[], rootPem: string, nowMs: number): boolean {
-  const facts = describeCertificate(chain.map(String).join(""), rootPem);
-  return facts.kind === "certificate" && isInForce(facts, rootPem, nowMs);
+  return isChainVouchedFor(chain.map(String).join(""), rootPem, nowMs);
 }
 
 /** Typed as an Error: on a client's socket an Error with a code, on a server's OpenSSL's code as a string. */

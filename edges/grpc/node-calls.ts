@@ -5,19 +5,14 @@
  * NC1: nodes call their own methods and those by which they join; nothing else of the server is reachable.
  * NC2: a call is admitted by the rules of `roles.ts`, and its connection ends as over TLS (certified-connections.ts).
  */
-import { X509Certificate } from "node:crypto";
-import { describeCertificate, isInForce } from "../../lib/pki/index.ts";
+import { certificatesOf, describeCertificate, isChainVouchedFor, isInForce } from "../../lib/pki/index.ts";
 import { CAService, NodeCAService } from "../../proto/gen/messages.ts";
 import type { CallGate, Service } from "../../runtime/calls/served.ts";
 import type { Clock } from "../../runtime/ports/index.ts";
 import type { Peer } from "../../runtime/ports/rpc.ts";
 import { CertifiedConnections } from "./certified-connections.ts";
+import { chainLengthMax, permits } from "./cross-signed.ts";
 import { accessByPath, authorize, standingOf, type Caller, type Membership } from "./roles.ts";
-
-/** Extended key usage (RFC 5280 §4.2.1.12). */
-const clientAuth = "1.3.6.1.5.5.7.3.2";
-/** Longer than the chain of any rotation. */
-const chainLengthMax = 8;
 
 const joining: ReadonlySet<string> = new Set(
   [
@@ -124,25 +119,20 @@ export class NodeCalls {
     const known = this.#known.get(peer);
     if (known === undefined) return { closed: () => undefined };
     const connection = { caller: known.caller, end };
-    this.#connections.add(connection, (rootPem, nowMs) => isVouchedFor(known.chainPem, rootPem, nowMs));
+    this.#connections.add(connection, (rootPem, nowMs) => isChainVouchedFor(known.chainPem, rootPem, nowMs));
     return { closed: () => this.#connections.remove(connection) };
   }
-}
-
-function isVouchedFor(chainPem: string, rootPem: string, nowMs: number): boolean {
-  const facts = describeCertificate(chainPem, rootPem);
-  return facts.kind === "certificate" && isInForce(facts, rootPem, nowMs);
 }
 
 function certifiedCaller(chainPem: string, anonymous: Peer, rootPem: string, nowMs: number): Caller | string {
   const facts = describeCertificate(chainPem, rootPem);
   if (facts.kind === "malformed") return `cannot read the certificate: ${facts.reason}`;
-  if (!isInForce(facts, rootPem, nowMs)) return "the certificate has expired, or no root of the cluster vouches for it";
   const chain = certificatesOf(chainPem);
-  // Typed as strings, but absent if the certificate names no usage, which permits all.
-  const usages = chain[0]?.keyUsage as readonly string[] | undefined;
-  if (facts.role === null || facts.nodeId === "" || usages?.includes(clientAuth) === false)
-    return "the certificate is not a node's";
+  const [leaf] = chain;
+  // Before signatures are checked, of which a long chain could need many.
+  if (leaf === undefined || chain.length > chainLengthMax) return "the certificate's chain is too long";
+  if (!isInForce(facts, rootPem, nowMs)) return "the certificate has expired, or no root of the cluster vouches for it";
+  if (facts.role === null || facts.nodeId === "" || !permits(leaf, "client")) return "the certificate is not a node's";
   const identity = { nodeId: facts.nodeId, role: facts.role, organization: facts.organization };
   return {
     peer: { ...anonymous, identity, certifiedFromMs: facts.notBeforeMs },
@@ -151,10 +141,4 @@ function certifiedCaller(chainPem: string, anonymous: Peer, rootPem: string, now
     isCertified: true,
     notAfterMs: Math.min(...chain.map(({ validToDate }) => validToDate.getTime())),
   };
-}
-
-/** The certificates of a PEM text that can be read. */
-function certificatesOf(pem: string): readonly X509Certificate[] {
-  const blocks = pem.match(/-----BEGIN CERTIFICATE-----[\s\S]+?-----END CERTIFICATE-----/g) ?? [];
-  return blocks.slice(0, chainLengthMax).map((block) => new X509Certificate(block));
 }

@@ -145,17 +145,18 @@ function leadsTo(chain: readonly X509Certificate[], roots: readonly X509Certific
   }
 }
 
-function parseAll(pem: string): readonly X509Certificate[] {
+/** The certificates of a PEM text in their order, the same for all who read it. Throws if one is malformed. */
+export function certificatesOf(pem: string): readonly X509Certificate[] {
   return pemBlocks(pem, certificateLabel).map((der) => new X509Certificate(der));
 }
 
 /** Describes the first certificate of `pem`; the others are its intermediates. Never throws. */
 export function describeCertificate(pem: string, rootPem = ""): CertificateOutcome {
   try {
-    const chain = parseAll(pem);
+    const chain = certificatesOf(pem);
     const leaf = chain[0];
     if (leaf === undefined) return { kind: "malformed", reason: "not a PEM certificate" };
-    const issuer = [...chain.slice(1), ...parseAll(rootPem)].find((candidate) => isIssuedBy(leaf, candidate));
+    const issuer = [...chain.slice(1), ...certificatesOf(rootPem)].find((candidate) => isIssuedBy(leaf, candidate));
     const { issuerDer, subjectDer } = certificateParts(leaf.raw);
     const ou = firstAttribute(subjectDer, attributeType.organizationalUnit);
     return {
@@ -169,7 +170,7 @@ export function describeCertificate(pem: string, rootPem = ""): CertificateOutco
       issuerPublicKeyDer: issuer === undefined ? null : certificateParts(issuer.raw).publicKeyDer,
       verify: (roots, nowMs) => {
         try {
-          return leadsTo(chain, parseAll(roots), nowMs);
+          return leadsTo(chain, certificatesOf(roots), nowMs);
         } catch {
           return false; // an unparsable root vouches for nothing
         }
@@ -188,6 +189,12 @@ export function describeCertificate(pem: string, rootPem = ""): CertificateOutco
 export function isInForce(certificate: CertificateDescription, rootPem: string, nowMs: number): boolean {
   const { notAfterMs } = certificate;
   return nowMs <= notAfterMs && (certificate.verify(rootPem, nowMs) || certificate.verify(rootPem, notAfterMs));
+}
+
+/** Whether the chain leads to one of the roots, and its first certificate has not expired at that time. Never throws. */
+export function isChainVouchedFor(chainPem: string, rootPem: string, nowMs: number): boolean {
+  const facts = describeCertificate(chainPem, rootPem);
+  return facts.kind === "certificate" && isInForce(facts, rootPem, nowMs);
 }
 
 const minuteMs = 60_000;

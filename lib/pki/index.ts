@@ -1,7 +1,9 @@
 /** X.509 for the cluster: its root, node certificates, requests for them, and the join tokens that pin the root. */
 export { createRoot, issue, type IssueRequest } from "./authority.ts";
 export {
+  certificatesOf,
   describeCertificate,
+  isChainVouchedFor,
   isInForce,
   renewalInstant,
   type CertificateDescription,

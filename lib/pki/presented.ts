@@ -5,8 +5,11 @@
  *
  * PR1: credentials shown to one server are of no use at another, nor a second time at the same one: the signed text has the server's
  *      nonce for this connection and, with a certificate, the fingerprint of the server's own.
+ * PR2: a chain is read in one way. OpenSSL skips blocks that Muster reads, so a client could otherwise sign with the key of one
+ *      certificate and be identified by another, such as a manager's, which anybody can see.
  */
-import { createHmac, sign, timingSafeEqual, verify, X509Certificate, type KeyObject } from "node:crypto";
+import { createHmac, sign, timingSafeEqual, verify, type KeyObject } from "node:crypto";
+import { certificatesOf } from "./certificate.ts";
 
 /** The certificate's name of a manager's NATS for nodes. */
 export const nodesNatsName = "muster-nodes-nats";
@@ -72,14 +75,18 @@ export function readClaim(token: string): Claim | null {
   return kind === "joiner" && rest.startsWith(joinerPrefix) && rest.length <= 64 ? { kind, joiner: rest } : null;
 }
 
-/** Whether the signature was made for one of the challenges with the key of the chain's first certificate. Never throws. */
+/**
+ * Whether the signature was made for one of the challenges with the key of the chain's first certificate: the one that
+ * `describeCertificate` describes (PR2). Never throws.
+ */
 export function isSignedBy(chainPem: string, signature: string, challenges: readonly Challenge[]): boolean {
-  let key: KeyObject;
+  let key: KeyObject | undefined;
   try {
-    key = new X509Certificate(chainPem).publicKey;
+    key = certificatesOf(chainPem)[0]?.publicKey;
   } catch {
     return false;
   }
+  if (key === undefined) return false;
   const bytes = Buffer.from(signature, "base64url");
   return challenges.some((challenge) => verify("sha256", Buffer.from(signedText(challenge)), key, bytes));
 }

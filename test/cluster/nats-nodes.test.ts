@@ -186,6 +186,8 @@ test.serial(
         const { signature } = presentNode(evil, challenge);
         return fields({ token: presentNode(good, challenge).token, signature });
       },
+      "another's certificate, where OpenSSL sees only its own": (challenge) =>
+        fields(presentNode({ ...evil, certificatePem: ` ${good.certificatePem}${evil.certificatePem}` }, challenge)),
       "a recorded signature": () => fields(recorded),
       "a signature for another server": ({ nonce }) => fields(presentNode(evil, { nonce, server: "another" })),
       "a wrong token": (challenge) => fields(presentJoiner(joinerId("x"), `${token}x`, challenge)),

@@ -115,7 +115,9 @@ test("NC2: certificates of others are refused", async (t) => {
     "of a user": user,
     "of a server": server.certificatePem,
     garbage: "garbage",
+    nothing: "",
   };
+  t.regex(calls.identify((await certificate("n1")).repeat(9), "") as string, /too long/);
   for (const [which, pem] of Object.entries(refusals)) t.is(typeof calls.identify(pem, ""), "string", which);
 });
 

@@ -1,6 +1,6 @@
 // Credentials that a node shows a NATS of the cluster: labels are those of lib/pki/presented.ts.
 import test from "ava";
-import { createKeyAndCsr, createRoot, issue } from "../../lib/pki/index.ts";
+import { createKeyAndCsr, createRoot, describeCertificate, issue } from "../../lib/pki/index.ts";
 import { isSignedBy, joinerId, knowsToken, presentJoiner, presentNode, readClaim } from "../../lib/pki/presented.ts";
 
 const challenge = { nonce: "n1", server: "AA:BB" };
@@ -58,4 +58,21 @@ test("claims of other forms are none", (t) => {
     `node.${"a".repeat(20_000)}`,
   ])
     t.is(readClaim(token), null, token.slice(0, 20));
+});
+
+test("PR2: the key that signs is that of the certificate by which a node is identified, however the chain is written", async (t) => {
+  const [evil, victim] = await Promise.all([node("n1"), node("n2")]);
+  const { signature } = presentNode(evil, challenge);
+  const disguises = {
+    "its certificate does not begin a line": ` ${victim.certificatePem.trimEnd()} \n${evil.certificatePem}`,
+    "the signer's has another label": `${evil.certificatePem.replaceAll(" CERTIFICATE-", " X509 CERTIFICATE-")}${victim.certificatePem}`,
+    "the signer's is one that OpenSSL trusts": `${evil.certificatePem.replaceAll(" CERTIFICATE-", " TRUSTED CERTIFICATE-")}${victim.certificatePem}`,
+    "on one line": `${victim.certificatePem.replaceAll("\n", " ")}\n${evil.certificatePem}`,
+  };
+  for (const [which, chainPem] of Object.entries(disguises)) {
+    const identified = describeCertificate(chainPem);
+    const isVictim = identified.kind === "certificate" && identified.nodeId === "n2";
+    t.true(isVictim, `${which}: identified as the victim`);
+    t.false(isSignedBy(chainPem, signature, [challenge]), which);
+  }
 });
