@@ -102,12 +102,13 @@ export class NodesAccess {
       signature: given.sig ?? "",
       nonce: client.nonce ?? "",
     });
+    // At once: the client may leave before the answer.
+    if (admitted.kind === "admitted") this.#open.add(client.id);
     const user = fromPublic(request.user_nkey);
     const answer =
       admitted.kind === "refused"
         ? { error: admitted.reason }
         : { jwt: await this.#userOf(request.user_nkey, admitted) };
-    if (admitted.kind === "admitted") this.#open.add(client.id);
     const encoded = await encodeAuthorizationResponse(user, fromPublic(server.id), issuer, answer, {});
     return new TextEncoder().encode(encoded);
   }

@@ -168,7 +168,7 @@ const fileWriters: Record<string, string> = {
   "linux/client-cgroups.ts": "files of the kernel",
   "linux/task-network/tools.ts": "files of the kernel",
   "edges/plugin/server/log.ts": "standard error",
-  "processes/nodes-nats.ts": "an unnamed file in memory, which nats-server reads",
+  "processes/nodes-nats-identity.ts": "an unnamed file in memory, which nats-server reads",
   "linux/nft.ts": "an unnamed file, which nft reads",
   "linux/output/collector.ts": "rotates what it has appended",
   "linux/task-home/memory-files.ts": "new files in memory, in a directory that a task sees once all are whole",

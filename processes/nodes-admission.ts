@@ -1,0 +1,175 @@
+/**
+ * The admission of clients to a manager's NATS for nodes, and the ends of their connections.
+ *
+ * AD1: a connection is admitted for the node whose certificate's key signed the challenge, or for one that joins and knows a token.
+ * AD2: a node's connections are limited, as are those of all that join: one more ends the oldest.
+ * AD3: a node's connections end when its standing does, and those of one that floods, which then waits to connect again.
+ */
+import type { Refusals } from "../edges/grpc/admission/refusals.ts";
+import type { NodeCalls } from "../edges/grpc/node-calls.ts";
+import { isSignedBy, knowsToken, readClaim } from "../lib/pki/presented.ts";
+import type { Admitted, ConnectAttempt } from "../runtime/nats/nodes-access.ts";
+import type { Clock, Logger } from "../runtime/ports/index.ts";
+import type { Peer } from "../runtime/ports/rpc.ts";
+
+/** A node has one connection for its session, and one while it renews its certificate. */
+export const connectionsPerNodeMax = 8;
+/** Connections of nodes that join. */
+export const joinersMax = 1_000;
+/** For the last frames to a node whose connection is closed, in milliseconds. */
+const closeGraceMs = 100;
+/** A node that floods may not connect for that long, in milliseconds. */
+export const floodPauseMs = 30_000;
+
+interface NodesAdmissionOptions {
+  readonly calls: Pick<NodeCalls, "gate" | "identify">;
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly refusals: Pick<Refusals, "count">;
+  /** The cluster's join tokens; one that does not exist is empty. */
+  readonly tokens: () => readonly string[];
+  /** SHA-256 of each certificate that the server may show. */
+  readonly fingerprints: () => readonly string[];
+  /** Closes a connection of the server. */
+  readonly disconnect: (connection: number) => void;
+  /** The last connection of that node, or of one that joins, has ended. */
+  readonly onLeft: (id: string) => void;
+}
+
+interface Identified {
+  /** The node's id, or the joiner's. */
+  readonly id: string;
+  readonly peer: Peer;
+  readonly notAfterMs: number | null;
+}
+
+interface Connected {
+  readonly peer: Peer;
+  /** Ends the watch of its standing. */
+  readonly closed: () => void;
+}
+
+export class NodesAdmission {
+  readonly #options: NodesAdmissionOptions;
+  /** By node or joiner, and then by the server's number, in the order of their openings. */
+  readonly #byId = new Map<string, Map<number, Connected>>();
+  /** By the server's number, in the order of their openings. */
+  readonly #ids = new Map<number, string>();
+  /** Likewise, of those that join. */
+  readonly #joining = new Set<number>();
+  /** Until when a sender of a flood may not connect, in the time of `Clock.monotonic`. */
+  readonly #pauses = new Map<string, number>();
+
+  constructor(options: NodesAdmissionOptions) {
+    this.#options = options;
+  }
+
+  admit(attempt: ConnectAttempt): Admitted {
+    const { calls, clock, log, refusals } = this.#options;
+    const { address, connection } = attempt;
+    const identified = this.#identify(attempt);
+    if (typeof identified === "string") {
+      refusals.count("nats", "credentials", address);
+      log.debug({ peer: address, reason: identified }, "refused a connection to the NATS for nodes");
+      return { kind: "refused", reason: identified };
+    }
+    const { id, notAfterMs, peer } = identified;
+    const sender = senderOf(id, peer);
+    if ((this.#pauses.get(sender) ?? 0) > clock.monotonic())
+      return { kind: "refused", reason: "this node has sent too many useless messages: connect later" };
+    this.#pauses.delete(sender);
+    const others = this.#byId.get(id);
+    if (others !== undefined && others.size >= connectionsPerNodeMax) {
+      refusals.count("nats", "known-limit", address);
+      this.#evict(first(others.keys()));
+    }
+    if (peer.identity === null && this.#joining.size >= joinersMax) {
+      refusals.count("nats", "anonymous-limit", address);
+      this.#evict(first(this.#joining));
+    }
+    const { closed } = calls.gate.opened(peer, () => this.#end(connection));
+    this.#ids.set(connection, id);
+    if (peer.identity === null) this.#joining.add(connection);
+    const known = this.#byId.get(id);
+    if (known === undefined) this.#byId.set(id, new Map([[connection, { peer, closed }]]));
+    else known.set(connection, { peer, closed });
+    return { kind: "admitted", id, untilMs: notAfterMs };
+  }
+
+  /** The caller behind the subjects of that id; null if it is not connected. */
+  peerOf(id: string): Peer | null {
+    return [...(this.#byId.get(id)?.values() ?? [])].at(-1)?.peer ?? null;
+  }
+
+  /** The connection has ended. */
+  gone(connection: number): void {
+    const id = this.#forget(connection);
+    if (id !== null && !this.#byId.has(id)) this.#options.onLeft(id);
+  }
+
+  /** AD3: ends the connections of a node that sends useless messages. */
+  flooded(id: string): void {
+    const { clock, log, refusals } = this.#options;
+    log.warn({ node: id }, "closed the connections of a node that sends useless messages");
+    for (const [connection, { peer }] of this.#byId.get(id) ?? []) {
+      refusals.count("nats", "useless-messages", peer.address);
+      this.#pauses.set(senderOf(id, peer), clock.monotonic() + floodPauseMs);
+      this.#end(connection);
+    }
+  }
+
+  #evict(connection: number): void {
+    this.gone(connection);
+    this.#disconnectSoon(connection);
+  }
+
+  /** AD3: its links end by themselves, and say why. */
+  #end(connection: number): void {
+    this.#forget(connection);
+    this.#disconnectSoon(connection);
+  }
+
+  #disconnectSoon(connection: number): void {
+    const { clock, disconnect } = this.#options;
+    clock.setTimeout(() => disconnect(connection), closeGraceMs);
+  }
+
+  /** Whose it was; null if it is not known. */
+  #forget(connection: number): string | null {
+    const id = this.#ids.get(connection);
+    if (id === undefined) return null;
+    const others = this.#byId.get(id);
+    others?.get(connection)?.closed();
+    others?.delete(connection);
+    if (others?.size === 0) this.#byId.delete(id);
+    this.#ids.delete(connection);
+    this.#joining.delete(connection);
+    return id;
+  }
+
+  /** AD1 */
+  #identify({ address, nonce, signature, token }: ConnectAttempt): Identified | string {
+    const { calls, fingerprints, tokens } = this.#options;
+    const claim = readClaim(token);
+    if (claim === null || nonce === "") return "neither a node's certificate nor a join token was shown";
+    if (claim.kind === "joiner") {
+      if (!knowsToken(claim.joiner, signature, tokens(), { nonce })) return "invalid join token";
+      const joiner = calls.identify(null, address);
+      return typeof joiner === "string" ? joiner : { ...joiner, id: claim.joiner };
+    }
+    const challenges = fingerprints().map((server) => ({ server, nonce }));
+    if (!isSignedBy(claim.chainPem, signature, challenges)) return "the certificate's key did not sign the challenge";
+    const node = calls.identify(claim.chainPem, address);
+    return typeof node === "string" ? node : { ...node, id: node.peer.identity?.nodeId ?? "" };
+  }
+}
+
+/** The culprit of a flood: a node, or the address of one that joins. */
+function senderOf(id: string, { address, identity }: Peer): string {
+  return identity === null ? `at ${address}` : id;
+}
+
+function first(connections: Iterable<number>): number {
+  const [oldest] = connections;
+  return oldest as number;
+}
