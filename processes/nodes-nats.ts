@@ -71,6 +71,7 @@ export async function serveNodesNats(
           serverName: nodesNatsName,
         },
         name: `muster-manager-${managerId}-${name}`,
+        nodesLink: name,
         telemetry,
         random,
       });

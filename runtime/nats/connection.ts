@@ -85,6 +85,8 @@ export function openNodesLink(
     readonly seed: Uint8Array;
     readonly tls: NatsTls;
     readonly random: Random;
+    /** The link's name in metrics. */
+    readonly nodesLink: string;
   },
 ): Promise<Link> {
   const { random, server } = options;
@@ -93,7 +95,6 @@ export function openNodesLink(
     servers: [server],
     random: random.fork("nodes-nats"),
     firstConnectMs: firstConnectMsDefault,
-    isForNodes: true,
   });
 }
 

@@ -61,8 +61,8 @@ interface LinkOptions {
   readonly insecure?: boolean;
   /** Shown by the server's own tools. */
   readonly name: string;
-  /** Whether it is a link to a manager's NATS for nodes. Default false. */
-  readonly isForNodes?: boolean;
+  /** The name, in metrics, of a link to a manager's NATS for nodes; absent for a link to the log's. */
+  readonly nodesLink?: string;
   readonly telemetry: Telemetry;
   readonly random: Random;
   /** How long to search for the first server. */
@@ -414,13 +414,19 @@ export class Link {
     const wasUp = this.isUp();
     this.#state = state;
     if (wasUp === this.isUp()) return;
-    this.#options.telemetry.metrics
-      .gauge(
-        this.#options.isForNodes === true ? "muster_nodes_nats_up" : "muster_nats_up",
-        "1 while the link to NATS answers its pings.",
-      )
-      .set(this.isUp() ? 1 : 0);
+    this.#showUp();
     notifyAll(this.#upListeners, this.isUp());
+  }
+
+  #showUp(): void {
+    const { nodesLink, telemetry } = this.#options;
+    const up = this.isUp() ? 1 : 0;
+    if (nodesLink === undefined)
+      telemetry.metrics.gauge("muster_nats_up", "1 while the link to NATS answers its pings.").set(up);
+    else
+      telemetry.metrics
+        .gauge("muster_nodes_nats_up", "1 while the link to the NATS for nodes answers its pings.")
+        .set(up, { link: nodesLink });
   }
 
   /** Whether the owner closed it. A method, so that the compiler does not assume an unchanged state across an await. */
