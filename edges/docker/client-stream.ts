@@ -7,8 +7,8 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
 import { badRequest, Failure } from "./failure.ts";
 
-/** Time for a client that has everything to close its side of the stream; then the connection is closed, in milliseconds. */
-const lingerMs = 10_000;
+/** Time for a client to read the rest of a stream that has ended and to close its side; then the connection is closed, in milliseconds. */
+export const lingerMs = 10_000;
 
 export interface ClientStream {
   write(data: Uint8Array): void;

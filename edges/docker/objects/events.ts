@@ -4,7 +4,8 @@
  *
  * EV1: with `since`, a client gets each later change once, also those from before its request, as far back as the log keeps them.
  * EV2: clients with the same question share each event's text.
- * EV3: a client that is cut off since it does not read loses its connection, and with it what waits for it here.
+ * EV3: a client that is cut off since it does not read loses its connection, and with it what waits for it here; so does one that
+ *      does not read the rest after its events have ended.
  */
 import {
   FindVersionRequest,
@@ -33,6 +34,7 @@ import { timestampOf as timestampAt } from "../../../proto/time.ts";
 import { RpcError, Status } from "../../../runtime/ports/rpc.ts";
 import { enumWord } from "../../../lib/docker-objects/values.ts";
 import { jsonText } from "../../../lib/template/template.ts";
+import { lingerMs } from "../client-stream.ts";
 import { badRequest } from "../failure.ts";
 import type { Filters } from "../filters.ts";
 import { timestampOf } from "../go-text.ts";
@@ -236,6 +238,9 @@ export const followEvents: Handler = async (request) => {
     clearTimeout(timer);
     leaving.abort();
     response.end();
+    // EV3
+    const lingering = backend.clock.setTimeout(() => response.destroy(), lingerMs);
+    response.once("close", () => backend.clock.clearTimeout(lingering));
     ended.resolve(null);
   }
   leaving.signal.addEventListener("abort", () => ended.resolve(null), { once: true });
