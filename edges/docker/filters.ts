@@ -4,9 +4,12 @@ import { parseJson } from "./go-json.ts";
 
 export class Filters {
   readonly #values: ReadonlyMap<string, readonly string[]>;
+  readonly #isNew: boolean;
 
-  constructor(values: ReadonlyMap<string, readonly string[]>) {
+  /** `isNew`: whether errors have the words of engines since 23.0. */
+  constructor(values: ReadonlyMap<string, readonly string[]>, isNew: boolean) {
     this.#values = values;
+    this.#isNew = isNew;
   }
 
   get isEmpty(): boolean {
@@ -55,7 +58,7 @@ export class Filters {
   /** Throws Failure for a filter that the list does not know. */
   accept(known: readonly string[]): this {
     const unknown = [...this.#values.keys()].toSorted().find((name) => !known.includes(name));
-    if (unknown !== undefined) throw badRequest(`Invalid filter '${unknown}'`);
+    if (unknown !== undefined) throw badRequest(`${this.#isNew ? "invalid" : "Invalid"} filter '${unknown}'`);
     return this;
   }
 }
@@ -83,22 +86,31 @@ function kindOf(value: unknown): string {
   return typeof value === "boolean" ? "bool" : typeof value;
 }
 
+/** Errors have the words of engines before 23.0. */
+interface OldWords {
+  /** For a text that cannot be read. */
+  readonly status: number;
+}
+
 /**
- * Both formats of clients: `{"name":{"value":true}}`, and before 1.22 `{"name":["value"]}`. Throws Failure; `status` is that of
- * a text that cannot be read.
+ * Both formats of clients: `{"name":{"value":true}}`, and before 1.22 `{"name":["value"]}`. Throws Failure; `old` is null for the
+ * words of engines since 23.0, which name no reason.
  */
-export function parseFilters(text: string | null, status = 400): Filters {
+export function parseFilters(text: string | null, old: OldWords | null = null): Filters {
   const values = new Map<string, readonly string[]>();
-  if (text === null || text === "") return new Filters(values);
+  const filters = new Filters(values, old === null);
+  if (text === null || text === "") return filters;
+  const unread = (reason: string): Failure =>
+    old === null ? badRequest("invalid filter") : new Failure(old.status, reason);
   let given: unknown;
   try {
     given = parseJson(text, "unexpected end of JSON input");
   } catch (error) {
-    throw error instanceof Failure ? new Failure(status, error.message) : error;
+    throw error instanceof Failure ? unread(error.message) : error;
   }
   const wrong = (value: unknown, goType: string): Failure =>
-    new Failure(status, `json: cannot unmarshal ${kindOf(value)} into Go value of type ${goType}`);
-  if (given === null) return new Filters(values);
+    unread(`json: cannot unmarshal ${kindOf(value)} into Go value of type ${goType}`);
+  if (given === null) return filters;
   if (typeof given !== "object" || Array.isArray(given)) throw wrong(given, "map[string]map[string]bool");
   for (const [name, held] of Object.entries(given)) {
     if (Array.isArray(held)) {
@@ -111,5 +123,5 @@ export function parseFilters(text: string | null, status = 400): Filters {
       values.set(name, Object.keys(held));
     } else throw wrong(held, "map[string]bool");
   }
-  return new Filters(values);
+  return filters;
 }

@@ -7,7 +7,7 @@ import { isOlder } from "./api-version.ts";
 import type { Attachments } from "./attachments.ts";
 import { tooLarge, type Upgrade } from "./client-stream.ts";
 import type { Execs } from "./execs.ts";
-import { badRequest } from "./failure.ts";
+import { badRequest, Failure } from "./failure.ts";
 import { parseFilters, type Filters } from "./filters.ts";
 import { parseJson } from "./go-json.ts";
 import { check, type Json, type Shape } from "./shape.ts";
@@ -61,9 +61,14 @@ export function ok(body?: unknown): Answer {
   return { status: 200, body };
 }
 
-/** Throws Failure. Engines before 23.0 did not classify the error of filters that cannot be read. */
-export function filtersOf({ query, version }: DockerRequest): Filters {
-  return parseFilters(query.get("filters"), isOlder(version, "1.42") ? 500 : 400);
+/** Whether answers have the words of engines before 23.0. */
+export function hasOldWords({ version }: Pick<DockerRequest, "version">): boolean {
+  return isOlder(version, "1.42");
+}
+
+/** Throws Failure. Engines before 23.0 do not classify the error of filters that cannot be read, except with `status` 400. */
+export function filtersOf(request: DockerRequest, status: 400 | 500 = 500): Filters {
+  return parseFilters(request.query.get("filters"), hasOldWords(request) ? { status } : null);
 }
 
 /** The text of the body. Rejects with Failure. */
@@ -83,24 +88,42 @@ async function textOf({ message, upgrade }: DockerRequest): Promise<string> {
   throw tooLarge(bodyBytesMax);
 }
 
-/** The body as a value that its table accepts. Rejects with Failure. */
+/** The body as a value that its table accepts. Rejects with Failure. An absent one is an empty struct for engines since 23.0. */
 export async function bodyOf(request: DockerRequest, shape: Shape<unknown>): Promise<Json> {
   const text = await textOf(request);
-  if (text.trim() === "") throw badRequest("got EOF while reading request body");
-  return check(shape, parseJson(text));
+  if (text.trim() !== "") return read(request, shape, text);
+  if (text === "" && !hasOldWords(request)) return {};
+  throw unreadable(request, "got EOF while reading request body");
+}
+
+function read(request: DockerRequest, shape: Shape<unknown>, text: string): Json {
+  try {
+    return check(shape, parseJson(text));
+  } catch (error) {
+    throw error instanceof Failure ? unreadable(request, error.message) : error;
+  }
+}
+
+function unreadable(request: DockerRequest, reason: string): Failure {
+  return badRequest(hasOldWords(request) ? reason : `invalid JSON: ${reason}`);
 }
 
 /** The body of a request that may have none. Rejects with Failure. */
 export async function optionalBodyOf(request: DockerRequest, shape: Shape<unknown>): Promise<Json> {
   const text = await textOf(request);
-  return text.trim() === "" ? {} : check(shape, parseJson(text));
+  return text.trim() === "" ? {} : read(request, shape, text);
 }
 
 /** For the routes where a stock engine demands it. Throws Failure. */
-export function demandJson({ message }: DockerRequest): void {
-  const given = message.headers["content-type"] ?? "";
+export function demandJson(request: DockerRequest): void {
+  const given = request.message.headers["content-type"] ?? "";
   const type = given.split(";", 1)[0]?.trim().toLowerCase();
-  if (type !== "application/json") throw badRequest(`Content-Type specified (${given}) must be 'application/json'`);
+  if (type === "application/json") return;
+  throw badRequest(
+    hasOldWords(request)
+      ? `Content-Type specified (${given}) must be 'application/json'`
+      : `unsupported Content-Type header (${given}): must be 'application/json'`,
+  );
 }
 
 /** Resolves when more can be written; false if the client is gone. */

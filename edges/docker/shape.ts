@@ -20,6 +20,7 @@ interface Schema {
   readonly properties?: Readonly<Record<string, Schema>>;
   readonly items?: Schema;
   readonly additionalProperties?: Schema;
+  readonly format?: "base64";
   readonly minimum?: number;
   readonly maximum?: number;
 }
@@ -138,16 +139,18 @@ export function map<Key extends string>(key: Key): Field<Key> {
 
 /** Base64, as Go decodes it strictly, or an array of numbers. */
 export function bytes<Key extends string>(key: Key): Field<Key> {
-  return field({ type: ["string", "array", "null"], goType: "[]uint8" }, key, (value) =>
-    typeof value === "string" ? base64Bytes(value) : Uint8Array.from(value as readonly number[]),
+  return field({ type: ["string", "array", "null"], goType: "[]uint8", format: "base64" }, key, (value) =>
+    typeof value === "string" ? Buffer.from(value, "base64") : Uint8Array.from(value as readonly number[]),
   );
 }
 
-function base64Bytes(given: string): Uint8Array {
-  const compact = given.replaceAll(/[\r\n]/g, "");
-  const decoded = Buffer.from(compact, "base64");
-  if (decoded.toString("base64") === compact) return decoded;
-  throw badRequest(`illegal base64 data at input byte ${wrongByte(compact)}`);
+function withoutLineEnds(base64: string): string {
+  return base64.replaceAll(/[\r\n]/g, "");
+}
+
+function isBase64(given: string): boolean {
+  const compact = withoutLineEnds(given);
+  return Buffer.from(compact, "base64").toString("base64") === compact;
 }
 
 /** Where Go's decoder stops. */
@@ -206,6 +209,7 @@ const ajv = new Ajv({
   addUsedSchema: false,
   code: { optimize: false },
 });
+ajv.addFormat("base64", isBase64);
 /** Compiled when the first body of its shape arrives. */
 const validators = new WeakMap<Schema, ValidateFunction>();
 
@@ -244,7 +248,8 @@ function kindOf(value: unknown, goType: string): string {
 }
 
 /** Go's sentence for a value of a wrong type. */
-function sentence(root: Schema, { instancePath, data, parentSchema }: ErrorObject): string {
+function sentence(root: Schema, { data, instancePath, keyword, parentSchema }: ErrorObject): string {
+  if (keyword === "format") return `illegal base64 data at input byte ${wrongByte(withoutLineEnds(data as string))}`;
   const { goType } = parentSchema as Schema;
   const kind = kindOf(data, goType);
   const path: string[] = [];

@@ -29,14 +29,27 @@ const known: readonly EngineRequest[] = [
   ["/networks/create", { Name: "known", Driver: "overlay" }],
 ].map(([path, body]) => ({ method: "POST", path: `/v1.41${path as string}`, body: JSON.stringify(body) }));
 
+/** Newer versions of Go name the embedded struct of a field, and Docker has renamed one struct: no version of the API tells. */
+function inWordsOfOldGo(text: string): string {
+  return text
+    .replace(/(\.)Annotations\.(Name|Labels) of type/, "$1$2 of type")
+    .replace(" HealthcheckConfig.", " HealthConfig.");
+}
+
 test("wrong requests get a stock manager's status and message", async (t) => {
   const { stock, ours } = await pair(t);
   for (const request of known)
     for (const socket of [stock, ours]) t.is((await ask(socket, request)).status, 201, request.path);
   t.true(wrongRequests.length >= 200);
+  const { ApiVersion } = JSON.parse((await ask(stock, { method: "GET", path: "/version" })).text) as {
+    ApiVersion: string;
+  };
   const different: string[] = [];
-  for (const request of wrongRequests) {
-    const [expected, answer] = [await ask(stock, request), await ask(ours, request)];
+  for (const { path, ...rest } of wrongRequests) {
+    // In the newest version of the engine, which decides the words.
+    const request = { ...rest, path: path.replace(/^\/v1\.41\//, `/v${ApiVersion}/`) };
+    const [told, answer] = [await ask(stock, request), await ask(ours, request)];
+    const expected = { ...told, text: inWordsOfOldGo(told.text) };
     const { ours: meant } = request;
     const isAsMeant =
       meant === undefined

@@ -169,7 +169,20 @@ test("filters come in two formats", (t) => {
   t.true(parseFilters("").isEmpty);
   t.is(
     messageOf(() => filters.accept(["name"])),
+    "invalid filter 'label'",
+  );
+  t.is(
+    messageOf(() => parseFilters("x")),
+    "invalid filter",
+  );
+  const old = { status: 500 };
+  t.is(
+    messageOf(() => parseFilters('{"label":["a"]}', old).accept(["name"])),
     "Invalid filter 'label'",
+  );
+  t.regex(
+    messageOf(() => parseFilters("x", old)),
+    /^invalid character 'x'/,
   );
 });
 

@@ -12,7 +12,7 @@ import { badRequest, Failure } from "../failure.ts";
 import { streamType } from "../frames.ts";
 import { isSet } from "../go-text.ts";
 import { RpcError } from "../../../runtime/ports/rpc.ts";
-import { ok, type DockerRequest, type Handler } from "../request.ts";
+import { hasOldWords, ok, type DockerRequest, type Handler } from "../request.ts";
 import { beginStream, type ClientStream } from "../client-stream.ts";
 import { callTask } from "../task-call.ts";
 import { forwardInput, inOrder, TaskOutput } from "../task-stream.ts";
@@ -164,7 +164,10 @@ export const kill: Handler = async (request) => {
   const given = (query.get("signal") || "SIGKILL").toUpperCase();
   const { id, state, task } = await findContainer(request, request.name).catch((error: unknown) => {
     throw error instanceof Failure
-      ? new Failure(error.status, `Cannot kill container: ${request.name}: ${error.message}`)
+      ? new Failure(
+          error.status,
+          `${hasOldWords(request) ? "Cannot" : "cannot"} kill container: ${request.name}: ${error.message}`,
+        )
       : error;
   });
   if (state !== "running")

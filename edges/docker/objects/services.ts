@@ -22,10 +22,9 @@ import type { OwnCalls } from "../../grpc/own-calls.ts";
 import { isOlder } from "../api-version.ts";
 import { knownTo, serviceBody } from "../bodies/service.ts";
 import { Failure } from "../failure.ts";
-import { parseFilters } from "../filters.ts";
 import { findNetwork, findService } from "../find.ts";
 import { boolOf, versionOf } from "../go-text.ts";
-import { bodyOf, ok, writeList, type DockerRequest, type Handler } from "../request.ts";
+import { bodyOf, filtersOf, ok, writeList, type DockerRequest, type Handler } from "../request.ts";
 import type { Json } from "../shape.ts";
 import { inventedName } from "../invented-name.ts";
 
@@ -49,7 +48,7 @@ function shown(service: Service, status?: ListServiceStatusesResponse_ServiceSta
 
 export const listServices: Handler = async (request) => {
   const { calls, query, version } = request;
-  const filters = parseFilters(query.get("filters"));
+  const filters = filtersOf(request, 400);
   const isStatusWanted = !isOlder(version, "1.41") && boolOf(query, "status");
   filters.accept(["name", "id", "label", "mode", "runtime"]);
   const { services } = await calls.unary(
