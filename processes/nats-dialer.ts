@@ -50,8 +50,12 @@ export function natsDialer({ clock, random, token, urls }: NatsDialerOptions): D
         });
         return await openChannel(connection, joiner ?? nodeIdOf(material));
       } catch (error) {
-        if (error instanceof NatsProblem) throw new RpcError(Status.UNAVAILABLE, error.message, { cause: error });
-        throw error;
+        if (!(error instanceof NatsProblem)) throw error;
+        if (error.kind !== "unauthorized") throw new RpcError(Status.UNAVAILABLE, error.message, { cause: error });
+        // A joining node's is answered as the CA answers it over gRPC, where another attempt cannot help either.
+        throw joiner === null
+          ? new RpcError(Status.UNAVAILABLE, `the manager at ${url} does not accept this node's certificate`)
+          : new RpcError(Status.INVALID_ARGUMENT, "A valid join token is necessary to join this cluster");
       }
     },
   };

@@ -75,8 +75,7 @@ export class NodesAdmission {
     }
     const { id, notAfterMs, peer } = identified;
     const sender = senderOf(id, peer);
-    if ((this.#pauses.get(sender) ?? 0) > clock.monotonic())
-      return { kind: "refused", reason: "this node has sent too many useless messages: connect later" };
+    if ((this.#pauses.get(sender) ?? 0) > clock.monotonic()) return { kind: "postponed" };
     this.#pauses.delete(sender);
     const others = this.#byId.get(id);
     if (others !== undefined && others.size >= connectionsPerNodeMax) {

@@ -178,8 +178,7 @@ export class CertificateActor {
     } catch (error) {
       return {
         type: "root.refused",
-        reason: `cannot get the cluster's root certificate from ${join.address}: ${sentence(error)}`,
-        definite: false,
+        ...refusal(`cannot get the cluster's root certificate from ${join.address}`, error),
       };
     }
   }
@@ -202,13 +201,7 @@ export class CertificateActor {
     } catch (error) {
       this.#link.observe(certificateFailureWeight);
       this.#link.hangUp();
-      // The manager refused this token or request, and would do so again.
-      const definite = error instanceof RpcError && error.code === Status.INVALID_ARGUMENT;
-      return {
-        type: "request.refused",
-        reason: definite ? error.message : `cannot get a certificate: ${sentence(error)}`,
-        definite,
-      };
+      return { type: "request.refused", ...refusal("cannot get a certificate", error) };
     }
   }
 
@@ -317,4 +310,10 @@ export class CertificateActor {
 
 function fingerprintMismatch(token: Extract<JoinToken, { kind: "token" }>): string {
   return `remote CA does not match fingerprint. Expected: ${token.digestHex}`;
+}
+
+/** `definite`: the manager refused this token or request, and would do so again. */
+function refusal(failed: string, error: unknown): { readonly reason: string; readonly definite: boolean } {
+  const definite = error instanceof RpcError && error.code === Status.INVALID_ARGUMENT;
+  return { reason: definite ? error.message : `${failed}: ${sentence(error)}`, definite };
 }

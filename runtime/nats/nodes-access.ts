@@ -27,6 +27,8 @@ export interface ConnectAttempt {
 
 export type Admitted =
   | { readonly kind: "refused"; readonly reason: string }
+  /** It may try again: its connection is closed, without the error by which nats-server rejects credentials. */
+  | { readonly kind: "postponed" }
   /** `id`: whose subjects it may use. `untilMs`: the server then closes the connection; null: never. */
   | { readonly kind: "admitted"; readonly id: string; readonly untilMs: number | null };
 
@@ -104,11 +106,13 @@ export class NodesAccess {
     });
     // At once: the client may leave before the answer.
     if (admitted.kind === "admitted") this.#open.add(client.id);
+    // It is gone when the answer arrives.
+    if (admitted.kind === "postponed") await this.#kick(client.id);
     const user = fromPublic(request.user_nkey);
     const answer =
-      admitted.kind === "refused"
-        ? { error: admitted.reason }
-        : { jwt: await this.#userOf(request.user_nkey, admitted) };
+      admitted.kind === "admitted"
+        ? { jwt: await this.#userOf(request.user_nkey, admitted) }
+        : { error: admitted.kind === "refused" ? admitted.reason : "connect later" };
     const encoded = await encodeAuthorizationResponse(user, fromPublic(server.id), issuer, answer, {});
     return new TextEncoder().encode(encoded);
   }
