@@ -54,6 +54,11 @@ interface AgentProcessOptions {
 export interface AgentProcess extends Agent {
   /** Resolves with the node's first session of this life; rejects with UserError when it cannot get a certificate. */
   joined(): Promise<void>;
+  /**
+   * Resolves when the start is complete: with the first session, or when a node that has joined before has tried to get one, since its
+   * tasks run without managers as well. Rejects as `joined` does.
+   */
+  ready(): Promise<void>;
 }
 
 /**
@@ -113,7 +118,15 @@ export async function runAgent(
     csi.close();
     folder.release();
   };
-  return { ...forward(agent), shutdown, stop: () => void shutdown(false), joined: () => joined(agent) };
+  const isServing = ({ kind }: AgentState): boolean => kind === "serving";
+  const hasTried = (state: AgentState): boolean => state.kind === "connecting" && state.reason !== "";
+  return {
+    ...forward(agent),
+    shutdown,
+    stop: () => void shutdown(false),
+    joined: () => reached(agent, isServing),
+    ready: () => reached(agent, (state) => isServing(state) || hasTried(state)),
+  };
 }
 
 /** The URLs at which a node reaches its managers over NATS, kept for later starts; empty for one that uses gRPC. */
@@ -155,12 +168,12 @@ function forward(agent: Agent): Agent {
   };
 }
 
-function joined(agent: Agent): Promise<void> {
+function reached(agent: Agent, isReached: (state: AgentState) => boolean): Promise<void> {
   return new Promise((resolve, reject) => {
     const observe = (state: AgentState): void => {
-      if (state.kind !== "serving" && state.kind !== "failed" && state.kind !== "stopped") return;
+      if (!isReached(state) && state.kind !== "failed" && state.kind !== "stopped") return;
       forget();
-      if (state.kind === "serving") resolve();
+      if (isReached(state)) resolve();
       else reject(new UserError(state.kind === "failed" ? state.reason : "the agent was stopped before it joined"));
     };
     const forget = agent.onState(observe);

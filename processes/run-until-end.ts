@@ -16,9 +16,9 @@ export const staying = new Promise<never>(() => {});
 /**
  * Starts, runs `work`, and stops everything when that is done, at a signal or at an internal failure, whichever comes first: a
  * signal is handled even while either is waiting. A failure is rethrown, so that the process exits with status 1 and a
- * supervisor restarts it.
+ * supervisor restarts it. The service manager learns of the start when it is complete: when `ready`, if there is one, resolves.
  */
-export async function runUntilEnd<Running extends { stop(): Promise<void> }>(
+export async function runUntilEnd<Running extends { stop(): Promise<void>; ready?(): Promise<void> }>(
   telemetry: ProcessTelemetry & { readonly onHangUp: () => void },
   start: (starting: Starting) => Promise<Running>,
   work: (running: Running) => Promise<void> = () => staying,
@@ -41,7 +41,11 @@ export async function runUntilEnd<Running extends { stop(): Promise<void> }>(
     await telemetry.shutdown();
     return "signal";
   }
-  supervisor.ready();
+  // If it rejects, so does the work.
+  void Promise.resolve(running.ready?.()).then(
+    () => supervisor.ready(),
+    () => {},
+  );
   const end = await Promise.race<End>([
     signal.then((name) => ({ kind: "signal", signal: name })),
     broken.promise,

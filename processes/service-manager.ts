@@ -12,12 +12,10 @@ const microsPerMs = 1_000;
 export interface ServiceManager {
   /** The start is complete. From now on, the watchdog expects signs of life from the event loop. */
   ready(): void;
-  /** A sentence for `systemctl status`. */
-  status(text: string): void;
   stopping(): void;
 }
 
-const none: ServiceManager = { ready: () => {}, status: () => {}, stopping: () => {} };
+const none: ServiceManager = { ready: () => {}, stopping: () => {} };
 
 /**
  * The service manager of this process, from its environment. The variables are removed, so that programs that it starts, tasks
@@ -51,7 +49,6 @@ export function serviceManager(log: Logger, environment: NodeJS.ProcessEnv = pro
       const everyMs = Math.max(1, Math.floor((Number(limit) / microsPerMs) * watchdogShare));
       setInterval(() => send("WATCHDOG=1"), everyMs).unref();
     },
-    status: (text) => send(`STATUS=${text}`),
     stopping: () => send("STOPPING=1", "STATUS=Stopping"),
   };
 }

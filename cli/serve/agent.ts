@@ -112,12 +112,13 @@ export const agent: Command = command({
         const agent = await runAgent(options, telemetry, onBroken);
         // The tasks keep running: the next agent on this data dir adopts them.
         const stop = (): Promise<void> => agent.shutdown(false);
-        if (metrics === null) return { agent, stop };
+        const ready = (): Promise<void> => agent.ready();
+        if (metrics === null) return { agent, ready, stop };
         try {
           const server = await serveMetrics(metrics, telemetry.metrics, () =>
             agent.state().kind === "serving" ? null : "the agent has no session with a manager",
           );
-          return { agent, stop: () => stop().finally(() => server.close()) };
+          return { agent, ready, stop: () => stop().finally(() => server.close()) };
         } catch (error) {
           await stop();
           throw error;
