@@ -57,14 +57,20 @@ export function failureOf(error: unknown): Failure | null {
   return new Failure(status, `rpc error: code = ${name} desc = ${error.message}`);
 }
 
+/** Longest body that is discarded after an early answer, in bytes, as by Go's server; with a longer one, the connection is closed. */
+const discardedBytesMax = 256 * 1024;
+
 /** Answers a request with the failure; as plain text for clients of before 1.24. */
 export function refuse(response: ServerResponse, failure: Failure, isOldClient = false): void {
   if (response.headersSent) {
     response.destroy();
     return;
   }
-  // The rest of an unread body would be taken for the next request.
-  if (!response.req.complete) response.setHeader("connection", "close");
+  const { complete, headers } = response.req;
+  const { "content-length": length = "0", "transfer-encoding": encoding } = headers;
+  // A client that is still sending would lose the answer if the connection were closed: Node discards the rest of a short body.
+  const isShort = encoding === undefined && Number(length) <= discardedBytesMax;
+  if (!complete && !isShort) response.setHeader("connection", "close");
   if (isOldClient) {
     response.writeHead(failure.status, { "content-type": "text/plain; charset=utf-8" }).end(`${failure.message}\n`);
     return;
