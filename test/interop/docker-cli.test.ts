@@ -34,6 +34,7 @@ function docker(socket: string, words: readonly string[]): Promise<Ran> {
 /** A stock manager that runs tasks, and a manager of ours with a stock engine. */
 async function sides(t: ExecutionContext): Promise<{ readonly stock: Side; readonly ours: Side }> {
   const [engine, worker, manager] = await Promise.all([startEngine(t), startEngine(t), startManager(t)]);
+  await engine.setClientVersion();
   await engine.docker("swarm", "init", "--listen-addr", `${engine.host}:2399`, "--advertise-addr", engine.host);
   await manager.ready();
   await worker.join(await manager.muster("token", "worker"), manager.address);

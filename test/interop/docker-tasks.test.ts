@@ -87,6 +87,7 @@ const ticking = "echo begun; echo wrong >&2; i=0; while :; do sleep 0.2; i=$((i+
 
 async function sides(t: ExecutionContext): Promise<{ readonly stock: Side; readonly ours: Side }> {
   const [engine, elsewhere, manager] = await Promise.all([startEngine(t), startEngine(t), startManager(t)]);
+  await engine.setClientVersion();
   await engine.docker(
     "swarm",
     "init",

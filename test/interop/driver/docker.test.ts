@@ -67,6 +67,10 @@ const driverConfig = (): ConfigInput => ({
 
 const image = { image: "bb:1", network_mode: "none", init: true };
 
+/** The kernel drops signals to a container's first process, Docker's init, until that handles them; then it starts the command. */
+const untilSleepRuns = (container: string): Promise<unknown> =>
+  until("the command to run", async () => /^(?!.*docker-init).*sleep/m.test(await engine.docker("top", container)));
+
 if (missing === null) {
   conformance({
     name: "docker",
@@ -78,11 +82,7 @@ if (missing === null) {
     failing: { ...image, command: "sh", args: ["-c", "exit 3"] },
     stubborn: { ...image, command: "sh", args: ["-c", "trap '' TERM INT; while :; do sleep 1; done"] },
     terminated: { exitCode: 143, signal: 15 },
-    // The kernel drops signals to a container's first process, Docker's init, until that handles them; then it starts the command.
-    receivesSignals: (config) =>
-      until("the command to run", async () =>
-        /^(?!.*docker-init).*sleep/m.test(await engine.docker("top", containerName({ id: config.id, task: config }))),
-      ),
+    receivesSignals: (config) => untilSleepRuns(containerName({ id: config.id, task: config })),
     recovers: true,
     terminals: true,
   });
@@ -253,6 +253,7 @@ withEngine("docker: a start whose answer was lost finds its container, and a fai
   const wanted = request(sh("sleep 60"));
   const [first, second] = [await plugin.start(wanted), await plugin.start(wanted)];
   t.is(second.state.containerId, first.state.containerId);
+  await untilSleepRuns(first.state.containerId);
   await second.stop("SIGTERM", 5_000);
   t.is((await first.exited).signal, 15);
   await first.destroy();
