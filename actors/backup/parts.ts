@@ -73,11 +73,13 @@ export async function* backupParts(sources: BackupSources, request: BackupReques
   const steps = snapshotParts(capture);
   for (let isWhole = false; !isWhole;) {
     // Also for a reader that takes everything at once: other work of this manager gets its turn.
-    yield await stepInTurn(clock, () => {
+    const part = await stepInTurn(clock, () => {
       const step = steps.next();
       isWhole = step.done === true;
-      return sealed(BackupPart.create(step.done === true ? { stateEnd: step.value } : { state: step.value }));
+      if (step.done === true) return sealed(BackupPart.create({ stateEnd: step.value }));
+      return step.value === undefined ? null : sealed(BackupPart.create({ state: step.value }));
     });
+    if (part !== null) yield part;
     if (signal.aborted) throw ended();
   }
   if (history) {

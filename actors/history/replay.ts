@@ -6,13 +6,15 @@
  * R1: the queue is bounded: when it is full, reading stops and resumes later from there.
  * R2: after a slice, the next one waits for as long as the slice took, as `stepInTurn` does.
  */
-import type { Clock, Log, Subscription, TimerHandle } from "../../runtime/ports/index.ts";
+import type { Clock, Log, LogReader, Subscription, TimerHandle } from "../../runtime/ports/index.ts";
 import { LogBreak } from "../../runtime/store/log-break.ts";
 
 /** Maximum silence of the log, in milliseconds. */
 const silentMsMax = 5_000;
 /** Default of `ReplayParts.waitingBytesMax`: many times what one slice applies. */
 const waitingBytesMaxDefault = 4 * 1024 * 1024;
+/** Bytes that the log sends ahead: a millisecond or two of opening and queueing. */
+const aheadBytes = 32 * 1024;
 /** Length of one slice: this many milliseconds, or this many records where the clock stands still. */
 const sliceMs = 5;
 const sliceRecordsMax = 250;
@@ -105,7 +107,7 @@ class Replaying {
       this.#clock.soon(() => reading?.unsubscribe());
     };
     this.#close = close;
-    reading = this.#log.read(this.#next, {
+    const reader: LogReader = {
       onRecord: (sequence, data) => {
         if (!isOpen || sequence !== this.#next) return;
         this.#next += 1;
@@ -121,7 +123,8 @@ class Replaying {
         close();
         this.#work();
       },
-    });
+    };
+    reading = this.#log.read(this.#next, reader, aheadBytes);
   }
 
   /** R2 */

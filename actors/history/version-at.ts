@@ -2,8 +2,9 @@
 import { isoOf } from "../../machines/orchestration/jobs/runs.ts";
 import { timeMs } from "../../proto/time.ts";
 import { FindVersionResponse, Timestamp } from "../../proto/gen/messages.ts";
-import type { Clock, Log } from "../../runtime/ports/index.ts";
+import type { Clock, Log, LogReader } from "../../runtime/ports/index.ts";
 import { RpcError, Status } from "../../runtime/ports/rpc.ts";
+import { oneRecord } from "../../runtime/store/fitting.ts";
 import { decodeRecord } from "../../runtime/store/record.ts";
 
 /** Timeout of each answer of the log, in milliseconds. */
@@ -26,7 +27,7 @@ export function timeOf(log: Log, clock: Clock, sequence: number): Promise<Timest
       clock.soon(() => reading.unsubscribe());
       answer();
     };
-    const reading = log.read(sequence, {
+    const reader: LogReader = {
       onRecord: (_, data) => {
         const outcome = decodeRecord(data);
         // A foreign message has no time: the next record shows until when nothing changed.
@@ -37,7 +38,8 @@ export function timeOf(log: Log, clock: Clock, sequence: number): Promise<Timest
         if (last >= sequence) end(() => resolve(Timestamp.create({ seconds: Number.MAX_SAFE_INTEGER })));
       },
       onGap: () => end(() => resolve(null)),
-    });
+    };
+    const reading = log.read(sequence, reader, oneRecord);
   });
 }
 

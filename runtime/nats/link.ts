@@ -197,10 +197,10 @@ export class Link {
   }
 
   /** False if there is no connection: the message is dropped. */
-  publish(subject: string, data: Uint8Array, headers?: MsgHdrs): boolean {
+  publish(subject: string, data: Uint8Array, headers?: MsgHdrs, reply?: string): boolean {
     if (this.#connection === null) return false;
     try {
-      this.#connection.publish(subject, data, publishOptions(headers));
+      this.#connection.publish(subject, data, publishOptions(headers, reply));
       return true;
     } catch (error) {
       this.#options.telemetry.log.warn({ subject, bytes: data.length, reason: textOf(error) }, "message not published");

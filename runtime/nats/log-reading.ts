@@ -1,5 +1,6 @@
 /**
- * One reading of the log: a push consumer of our own, replaced whenever it is in doubt.
+ * One reading of the log: a consumer of our own, replaced whenever it is in doubt. It pushes records as fast as the link takes
+ * them, or, for a reader that says how many bytes to send ahead, is asked for that many at a time.
  *
  * States: `attaching` (asking the stream for its bounds, then for a consumer) → `reading` → `attaching` again after a gap,
  * silence, or a new connection; `waiting` while there is no connection or after a failure; `stopped`.
@@ -8,6 +9,7 @@
  * R2: a consumer that has been silent for `silentTicksMax` heartbeats, or that stays behind the stream, is replaced.
  * R3: a stream that keeps ending before what was delivered has lost acknowledged records: the reader is notified, and nothing
  *     is delivered until the stream has them again.
+ * R4: with `aheadBytes`, the next records are requested in a later turn of the event loop than the last ones were delivered in.
  */
 import { createInbox, type Msg } from "nats";
 import { type Backoff, backoffMs, drawUpperHalf } from "../../lib/backoff.ts";
@@ -24,6 +26,12 @@ const silentTicksMax = 2;
 /** After this many idle ticks, the consumer is compared with the stream's end. */
 const idleTicksUntilCompare = 5;
 const callTimeoutMs = 2_000;
+/** Records of one request, and how long the server keeps a request for records that do not exist yet. */
+const pullRecordsMax = 1_000;
+const pullMs = 5_000;
+/** `conflict`: among others, the next record is larger than what is left of the request's bytes. */
+const PullStatus = { heartbeat: 100, noMessages: 404, timeout: 408, conflict: 409 } as const;
+const requestEnds: ReadonlySet<number> = new Set([PullStatus.noMessages, PullStatus.timeout, PullStatus.conflict]);
 /** The server deletes a consumer whose reader has been absent for this long. */
 const consumerKeptMs = 10_000;
 const retryBackoff: Backoff = { stepMs: 50, msMax: 2_000 };
@@ -36,6 +44,8 @@ interface LogReadingOptions {
   readonly random: Random;
   readonly fromSequence: number;
   readonly reader: LogReader;
+  /** R4. Null: no limit. */
+  readonly aheadBytes: number | null;
 }
 
 type Why = "started" | "reconnected" | "gap" | "silent" | "behind" | "retry";
@@ -51,6 +61,11 @@ export class LogReading implements Subscription {
   #stopped = false;
   #inbox: Subscription | null = null;
   #consumer: string | null = null;
+  /** Subject of `#inbox`. */
+  #inboxName = "";
+  /** Records that the last request may still bring, and whether it has brought one. R4 */
+  #requested = 0;
+  #hasBrought = false;
   /** "Caught up" is reported once everything up to this sequence is delivered; null once reported. */
   #caughtUpAt: number | null = null;
   #hasReceived = false;
@@ -132,19 +147,22 @@ export class LogReading implements Subscription {
     this.#hasReceived = true;
     this.#silentTicks = this.#idleTicks = 0;
     const inbox = createInbox();
+    this.#inboxName = inbox;
     this.#inbox = link.subscribe(inbox, (message) => {
       if (this.#isCurrent(attachment)) this.#take(message);
     });
     const created = await callJetStream(
       link,
       `CONSUMER.CREATE.${logStream}`,
-      consumerRequest(inbox, this.#next),
+      consumerRequest(this.#options.aheadBytes === null ? inbox : null, this.#next),
       callTimeoutMs,
     );
     if (!this.#isCurrent(attachment)) return;
     if (created.kind !== "ok") return this.#retry(attachment);
     this.#consumer = textField(created.body, "name");
     this.#failures = 0;
+    const { aheadBytes } = this.#options;
+    if (aheadBytes !== null) this.#pull(aheadBytes);
     this.#ticker = setInterval(() => {
       // After the sockets have been read: our own pause must not count as the consumer's silence.
       setImmediate(() => this.#isCurrent(attachment) && this.#tick(attachment));
@@ -152,10 +170,40 @@ export class LogReading implements Subscription {
     this.#reportCaughtUp();
   }
 
+  /** R4. Without `bytesMax`: one record of any size. */
+  #pull(bytesMax: number | null): void {
+    this.#requested = bytesMax === null ? 1 : pullRecordsMax;
+    this.#hasBrought = false;
+    const request = {
+      batch: this.#requested,
+      ...(bytesMax === null ? {} : { max_bytes: bytesMax }),
+      expires: nanos(pullMs),
+      idle_heartbeat: nanos(heartbeatMs),
+    };
+    const subject = `$JS.API.CONSUMER.MSG.NEXT.${logStream}.${this.#consumer}`;
+    this.#options.link.publish(subject, Buffer.from(JSON.stringify(request)), undefined, this.#inboxName);
+  }
+
+  /** R4. `status`: of a message without a record, else null. */
+  #pullOn(status: number | null): void {
+    if (status === null) {
+      this.#hasBrought = true;
+      this.#requested -= 1;
+      if (this.#requested > 0) return;
+    } else if (status === PullStatus.heartbeat) return;
+    else if (!requestEnds.has(status)) return this.#retry(this.#attachment);
+    const isNextLarger = status === PullStatus.conflict && !this.#hasBrought;
+    const attachment = this.#attachment;
+    setImmediate(() => {
+      if (this.#isCurrent(attachment)) this.#pull(isNextLarger ? null : this.#options.aheadBytes);
+    });
+  }
+
   #take(message: Msg): void {
     this.#hasReceived = true;
-    const { reply } = message;
+    const { headers, reply } = message;
     const sequence = streamSequence(reply);
+    if (this.#options.aheadBytes !== null) this.#pullOn(sequence === null ? (headers?.code ?? 0) : null);
     if (sequence === null) return this.#takeStatus(message);
     if (sequence < this.#next) return;
     if (sequence > this.#next) return this.#gap(sequence);
@@ -240,18 +288,18 @@ export class LogReading implements Subscription {
 
 const nothing = new Uint8Array(0);
 
-function consumerRequest(inbox: string, fromSequence: number): object {
+/** `inbox`: where records are pushed; null: they are requested. */
+function consumerRequest(inbox: string | null, fromSequence: number): object {
+  const pushed = { deliver_subject: inbox, idle_heartbeat: nanos(heartbeatMs), flow_control: true };
   return {
     stream_name: logStream,
     config: {
-      deliver_subject: inbox,
+      ...(inbox === null ? {} : pushed),
       deliver_policy: "by_start_sequence",
       opt_start_seq: fromSequence,
       ack_policy: "none",
       max_deliver: 1,
       replay_policy: "instant",
-      idle_heartbeat: nanos(heartbeatMs),
-      flow_control: true,
       // The position is kept here, not on the server.
       mem_storage: true,
       num_replicas: 1,

@@ -84,13 +84,19 @@ export class NatsLog implements Log {
     return { kind: "appended", sequence: stored.sequence };
   }
 
-  read(fromSequence: number, reader: LogReader): Subscription {
+  read(fromSequence: number, reader: LogReader, aheadBytes?: number): Subscription {
     const onRecord: LogReader["onRecord"] = (...record) => {
       // A leader has appended since, so there is space; this manager may never append itself.
       if (record[0] > this.#fullAfter) this.#link.serving.fullReason = null;
       reader.onRecord(...record);
     };
-    return new LogReading({ ...this.#options, link: this.#link, fromSequence, reader: { ...reader, onRecord } });
+    return new LogReading({
+      ...this.#options,
+      link: this.#link,
+      fromSequence,
+      reader: { ...reader, onRecord },
+      aheadBytes: aheadBytes ?? null,
+    });
   }
 
   bounds(timeoutMs: number): Promise<{ readonly first: number; readonly last: number } | null> {

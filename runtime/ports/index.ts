@@ -101,8 +101,12 @@ export interface LogReader {
 export interface Log {
   /** Appends only if the log's last sequence is `expectedLast`. */
   append(data: Uint8Array, expectedLast: number): Promise<AppendOutcome>;
-  /** Starts delivering from `fromSequence`, until `unsubscribe`. */
-  read(fromSequence: number, reader: LogReader): Subscription;
+  /**
+   * Starts delivering from `fromSequence`, until `unsubscribe`. `aheadBytes`: the log sends records of about that many bytes, or one
+   * larger record, and the next ones in a later turn of the event loop; default: as fast as the link takes them, which
+   * is some megabytes before a reader can stop it.
+   */
+  read(fromSequence: number, reader: LogReader, aheadBytes?: number): Subscription;
   /** First and last retained sequence (first = last + 1 if empty); null if the log does not answer within `timeoutMs`. */
   bounds(timeoutMs: number): Promise<{ readonly first: number; readonly last: number } | null>;
   /** Size of the log in bytes; null if it does not answer within `timeoutMs`. */

@@ -2,12 +2,14 @@
  * Whether a snapshot belongs to this log. A log that lost its tail grows past the lost records with others under the same
  * sequences; a snapshot of the lost records then looks as if the log continued it.
  */
-import type { Clock, Log } from "../ports/index.ts";
+import type { Clock, Log, LogReader } from "../ports/index.ts";
 import { decodeRecord, equalBytes } from "./record.ts";
 import { snapshotChecksum } from "./snapshot.ts";
 
 /** How long the log may take to deliver one record, in milliseconds. */
 const recordTimeoutMs = 2_000;
+/** Bytes that the log sends ahead: fewer than any record has. */
+export const oneRecord = 1;
 
 /**
  * Compares the last record in the snapshot with the log's, or with the predecessor that the next one names. True also if the
@@ -41,12 +43,13 @@ export function recordAt(log: Log, clock: Clock, sequence: number): Promise<Uint
       () => end(() => reject(new Error("the log does not deliver a record"))),
       recordTimeoutMs,
     );
-    const reading = log.read(sequence, {
+    const reader: LogReader = {
       onRecord: (found, data) => {
         if (found === sequence) end(() => resolve(data));
       },
       onCaughtUp: () => {},
       onGap: () => end(() => reject(new Error("the log was purged meanwhile"))),
-    });
+    };
+    const reading = log.read(sequence, reader, oneRecord);
   });
 }

@@ -62,8 +62,8 @@ export class SealedLog implements Log {
     return this.#log.append(LogRecord.encode(LogRecord.create({ sealed })), expectedLast);
   }
 
-  read(fromSequence: number, reader: LogReader): Subscription {
-    return new SealedReading(this.#log, this.#keyring, this.#clock, fromSequence, reader);
+  read(fromSequence: number, reader: LogReader, aheadBytes?: number): Subscription {
+    return new SealedReading(this.#log, this.#keyring, this.#clock, { fromSequence, reader, aheadBytes });
   }
 
   bounds(timeoutMs: number): Promise<{ readonly first: number; readonly last: number } | null> {
@@ -88,6 +88,7 @@ class SealedReading implements Subscription {
   readonly #keyring: Keyring;
   readonly #clock: Clock;
   readonly #reader: LogReader;
+  readonly #aheadBytes: number | undefined;
   #next: number;
   #reading: Subscription | null = null;
   /** Counts the readings of the log below, so that an abandoned one is ignored. */
@@ -100,12 +101,22 @@ class SealedReading implements Subscription {
   #waitsFor = "";
   #isActive = true;
 
-  constructor(log: Log, keyring: Keyring, clock: Clock, fromSequence: number, reader: LogReader) {
+  constructor(
+    log: Log,
+    keyring: Keyring,
+    clock: Clock,
+    {
+      fromSequence,
+      reader,
+      aheadBytes,
+    }: Readonly<{ fromSequence: number; reader: LogReader; aheadBytes: number | undefined }>,
+  ) {
     this.#log = log;
     this.#keyring = keyring;
     this.#clock = clock;
     this.#next = fromSequence;
     this.#reader = reader;
+    this.#aheadBytes = aheadBytes;
     this.#begin();
   }
 
@@ -121,7 +132,7 @@ class SealedReading implements Subscription {
   #begin(): void {
     const turn = (this.#turn += 1);
     const isCurrent = (): boolean => this.#isActive && this.#turn === turn;
-    const reading = this.#log.read(this.#next, {
+    const below: LogReader = {
       onRecord: (sequence, data) => {
         if (!isCurrent()) return;
         const opened = openRecord(this.#keyring, sequence, data);
@@ -148,7 +159,8 @@ class SealedReading implements Subscription {
       onShorter: (last) => {
         if (isCurrent()) this.#reader.onShorter?.(last);
       },
-    });
+    };
+    const reading = this.#log.read(this.#next, below, this.#aheadBytes);
     // It may have delivered, and been abandoned, before it returned.
     if (isCurrent()) this.#reading = reading;
     else reading.unsubscribe();

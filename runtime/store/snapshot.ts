@@ -21,6 +21,9 @@ const partObjectsMax = 100;
 /** Bytes of objects in one part, with one more object at most: configs and secrets are large, and a part is one message of a backup. */
 const partObjectBytesMax = 1024 * 1024;
 
+/** Receipts hashed in one step: a millisecond or two, as a part takes. A replica keeps some ten thousand. */
+const stepReceiptsMax = 500;
+
 /** Bytes passed to the hash at once. */
 const gatheredBytes = 65_536;
 
@@ -73,9 +76,13 @@ class StateHasher {
     return encoded.length;
   }
 
-  digest(receipts: readonly Receipt[]): Uint8Array {
+  /** To be called once, after the last object. In steps: each `next` adds some of the receipts. */
+  *digestSteps(receipts: readonly Receipt[]): Generator<undefined, Uint8Array> {
     this.#addFramed(noBytes);
-    for (const receipt of receipts) this.#addFramed(Receipt.encode(receipt));
+    for (const [at, receipt] of receipts.entries()) {
+      if (at > 0 && at % stepReceiptsMax === 0) yield;
+      this.#addFramed(Receipt.encode(receipt));
+    }
     this.#flush();
     return this.#hash.digest();
   }
@@ -122,11 +129,11 @@ class StateHasher {
 export function captureHash(capture: Capture): Uint8Array {
   const hasher = new StateHasher();
   for (const { table, objects } of capture.tables) for (const object of objects) hasher.add(table, object);
-  return hasher.digest(capture.receipts);
+  return lastOf(hasher.digestSteps(capture.receipts));
 }
 
-/** Encodes in steps: each `next` yields an encoded part without a header, the last returns the header. */
-export function* snapshotParts(capture: Capture): Generator<Uint8Array, SnapshotHeader> {
+/** Encodes in steps: each `next` yields an encoded part without a header, or nothing; the last returns the header. */
+export function* snapshotParts(capture: Capture): Generator<Uint8Array | undefined, SnapshotHeader> {
   const hasher = new StateHasher();
   const places = new Map<TaskSpec, number>();
   let records = 0;
@@ -149,7 +156,7 @@ export function* snapshotParts(capture: Capture): Generator<Uint8Array, Snapshot
     checksum: capture.checksum,
     epoch: capture.epoch,
     time: capture.time,
-    stateHash: hasher.digest(capture.receipts),
+    stateHash: yield* hasher.digestSteps(capture.receipts),
     records,
     receipts: capture.receipts,
   });
@@ -160,14 +167,14 @@ export function joinedSnapshot(header: SnapshotHeader, parts: readonly Uint8Arra
   return joinDelimited([SnapshotPart.encode(SnapshotPart.create({ header })), ...parts]);
 }
 
-/** Encodes in steps: each `next` encodes a part, the last returns the bytes. */
+/** Encodes in steps of a millisecond or two; the last returns the bytes. */
 export function* encodingSteps(capture: Capture): Generator<void, Uint8Array<ArrayBuffer>> {
   const parts: Uint8Array[] = [];
   const steps = snapshotParts(capture);
   for (;;) {
     const step = steps.next();
     if (step.done === true) return joinedSnapshot(step.value, parts);
-    parts.push(step.value);
+    if (step.value !== undefined) parts.push(step.value);
     yield;
   }
 }
@@ -247,7 +254,7 @@ export function* decodingSteps(bytes: Uint8Array): Generator<void, LoadedSnapsho
   if (objects.length !== header.records) {
     throw new SnapshotError(`the snapshot contains ${objects.length} of ${header.records} objects`);
   }
-  if (!equalBytes(hasher.digest(header.receipts), header.stateHash)) {
+  if (!equalBytes(yield* hasher.digestSteps(header.receipts), header.stateHash)) {
     throw new SnapshotError("the hash of the snapshot's objects does not match its header");
   }
   return {

@@ -167,6 +167,48 @@ for (const binary of natsBinaries) {
     t.log(`noticed and replaced after ${ms.toFixed(0)} ms`);
   });
 
+  test(`R4: records sent ahead are limited: a turn delivers few, a larger one comes alone, and new ones follow (${binary})`, async (t) => {
+    const { connect } = await natsServer(t, binary);
+    const link = await connect();
+    const sizes = Array.from({ length: 3_000 }, (_, at) => (at === 1_500 ? 300_000 : 100));
+    for (let first = 0; first < sizes.length; first += 100) {
+      const outcomes = await Promise.all(
+        sizes.slice(first, first + 100).map((size, at) => link.log.append(new Uint8Array(size), first + at)),
+      );
+      t.deepEqual([...new Set(outcomes.map(({ kind }) => kind))], ["appended"]);
+    }
+    const aheadBytes = 8 * 1024;
+    const turns: number[] = [];
+    let bytes = 0;
+    const reading: Reading = {
+      records: [],
+      caughtUp: [],
+      gaps: [],
+      onRecord: (sequence, data) => {
+        reading.records.push({ sequence, text: "" });
+        if (bytes === 0) setImmediate(() => (turns.push(bytes), (bytes = 0)));
+        bytes += data.length;
+      },
+      onCaughtUp: (sequence) => void reading.caughtUp.push(sequence),
+      onGap: (firstKept) => void reading.gaps.push(firstKept),
+    };
+    const subscription = link.log.read(1, reading, aheadBytes);
+    t.teardown(() => subscription.unsubscribe());
+    await until("every record", () => reading.caughtUp.length === 1);
+    t.deepEqual(
+      reading.records.map(({ sequence }) => sequence),
+      sizes.map((_, at) => at + 1),
+    );
+    const [largest = 0, next = 0] = turns.toSorted((a, b) => b - a);
+    t.is(largest, 300_000);
+    t.true(next <= aheadBytes, `${next} bytes in one turn`);
+    // Longer than the server keeps a request for records that do not exist yet.
+    await new Promise((resolve) => setTimeout(resolve, 6_000));
+    await link.log.append(encoder.encode("x"), 3_000);
+    await until("the new record", () => reading.records.length === 3_001);
+    t.deepEqual([reading.caughtUp, reading.gaps], [[3_000], []]);
+  });
+
   test(`a record that the server has lost never causes a silent gap: reading stops and reports what follows (${binary})`, async (t) => {
     const { connect, server, telemetry } = await natsServer(t, binary);
     const link = await connect();

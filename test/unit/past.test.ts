@@ -252,11 +252,13 @@ test("a log that delivers everything at once is applied in slices, and the backl
   }
   let reads = 0;
   let others = 0;
+  const ahead = new Set<number | undefined>();
   const replica = new Replica();
   const log = {
     ...retainedOf(manager).log,
-    read: (from: number, reader: LogReader) => {
+    read: (from: number, reader: LogReader, aheadBytes?: number) => {
       reads += 1;
+      ahead.add(aheadBytes);
       let isOpen = true;
       manager.clock.setTimeout(() => {
         // As a link with much to read does it, within one turn.
@@ -276,6 +278,8 @@ test("a log that delivers everything at once is applied in slices, and the backl
   t.is(await settled(replayTo({ log, clock: manager.clock }, replica, 150)), "reached");
   t.is(replica.stateHash(), manager.store.stateHash());
   t.true(reads >= 3, `${reads} reads`);
+  // A link that can be asked for less delivers less in one turn.
+  t.deepEqual([...ahead], [32 * 1024]);
   t.true(others > 2);
 });
 

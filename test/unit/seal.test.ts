@@ -62,6 +62,7 @@ function keyStore(): KeyStore & { fails: boolean } {
 class MemoryLog implements Log {
   readonly records: Uint8Array[] = [];
   readonly readers = new Map<LogReader, number>();
+  readonly ahead: (number | undefined)[] = [];
   readonly recordBytesMax = 1_000_000;
   append(data: Uint8Array, expectedLast: number): Promise<AppendOutcome> {
     if (expectedLast !== this.records.length) return Promise.resolve({ kind: "conflict" });
@@ -69,7 +70,8 @@ class MemoryLog implements Log {
     for (const reader of this.readers.keys()) this.#push(reader);
     return Promise.resolve({ kind: "appended", sequence: this.records.length });
   }
-  read(fromSequence: number, reader: LogReader) {
+  read(fromSequence: number, reader: LogReader, aheadBytes?: number) {
+    this.ahead.push(aheadBytes);
     this.readers.set(reader, fromSequence);
     this.#push(reader);
     return { unsubscribe: () => void this.readers.delete(reader) };
@@ -96,6 +98,14 @@ function setUp() {
   const log = new SealedLog(below, keyring, random, simulated.forProcess());
   return { below, store, keyring, simulated, log };
 }
+
+test("a reader's limit of bytes reaches the log below, and is absent without one", (t) => {
+  const { below, log } = setUp();
+  const reader: LogReader = { onRecord: () => {}, onCaughtUp: () => {}, onGap: () => {} };
+  log.read(1, reader, 32_768);
+  log.read(1, reader);
+  t.deepEqual(below.ahead, [32_768, undefined]);
+});
 
 function collect(log: Log, from = 1) {
   const read: { sequence: number; text: string | null; isBroken: boolean }[] = [];

@@ -3,6 +3,7 @@ import fc from "fast-check";
 import { findVersion } from "../../actors/history/version-at.ts";
 import { Task, Timestamp, type FindVersionResponse } from "../../proto/gen/messages.ts";
 import { RpcError, Status } from "../../runtime/ports/rpc.ts";
+import { oneRecord } from "../../runtime/store/fitting.ts";
 import { testManager } from "../support/manager.ts";
 import { retainedOf } from "../support/retained.ts";
 
@@ -58,4 +59,22 @@ test("an unresponsive log is reported as unavailable", async (t) => {
   Object.assign(retained.log, { bounds: () => Promise.resolve({ first: 1, last: 3 }) });
   retained.isUp = false;
   t.like(await find(Date.now()), { code: Status.UNAVAILABLE });
+});
+
+test("each step requests one record: a log that sends ahead would send most of itself again and again", async (t) => {
+  const { find, retained } = written(Array.from({ length: 40 }, () => 1));
+  const { log } = retained;
+  const ahead: (number | undefined)[] = [];
+  Object.assign(retained, {
+    log: {
+      ...log,
+      read: (...[from, reader, aheadBytes]: Parameters<typeof log.read>) => {
+        ahead.push(aheadBytes);
+        return log.read(from, reader);
+      },
+    },
+  });
+  t.false((await find(Date.now())) instanceof RpcError);
+  t.true(ahead.length > 3, `${ahead.length} records`);
+  t.deepEqual([...new Set(ahead)], [oneRecord]);
 });
