@@ -82,12 +82,20 @@ export function openChannel(
   messageBytesMax: number = messageBytesMaxDefault,
 ): Promise<DuplexChannel> {
   return new Promise((resolve, reject) => {
-    const fail = (reason: string, cause?: Error): void => {
+    const stopTimer = (): void => {
       clearTimeout(timer);
+      clearImmediate(expiry);
+    };
+    const fail = (reason: string, cause?: Error): void => {
+      stopTimer();
       socket.destroy();
       reject(new RpcError(Status.UNAVAILABLE, `cannot connect to ${target}: ${reason}`, { cause }));
     };
-    const timer = setTimeout(() => fail(`no answer within ${timeoutMs} ms`), timeoutMs);
+    let expiry: NodeJS.Immediate | undefined;
+    const timer = setTimeout(() => {
+      // After the socket has been read: a pause of this process does not count.
+      expiry = setImmediate(() => fail(`no answer within ${timeoutMs} ms`));
+    }, timeoutMs);
     const onError = (error: Error): void => fail(error.message, error);
     const onClose = (): void => fail("connection closed");
     socket.once("error", onError);
@@ -98,7 +106,7 @@ export function openChannel(
         fail(reason);
         return;
       }
-      clearTimeout(timer);
+      stopTimer();
       socket.off("error", onError);
       socket.off("close", onClose);
       socket.setNoDelay(true);
