@@ -37,6 +37,7 @@ import { demandPast } from "./history/moment.ts";
 import type { HistoryPort } from "./history/history.ts";
 import { demandAnswer, type Asked } from "./leader-questions.ts";
 import { controlRollout } from "./orchestration/rollout-control.ts";
+import { searchesWaitingMax, Turns } from "./history/turns.ts";
 import { findVersion } from "./history/version-at.ts";
 
 export interface OperatorSources {
@@ -92,6 +93,7 @@ export function createOperator(
     return [Reason.create({ waitingFor: `an answer of leader ${leader}: ${reason}`, since })];
   }
 
+  const searches = new Turns(searchesWaitingMax);
   return {
     handlers: {
       // This manager's troubles come first: all other reasons depend on them.
@@ -115,10 +117,10 @@ export function createOperator(
         return demandAnswer(await sources.ask({ planRebalance: request }), "planRebalance");
       },
 
-      async FindVersion({ time }) {
+      async FindVersion({ time }, { signal }) {
         if (time === null) throw new RpcError(Status.INVALID_ARGUMENT, "a time is required");
         demandPast(env, time);
-        return findVersion({ log: sources.log, clock: env.clock }, time);
+        return searches.take(() => findVersion({ log: sources.log, clock: env.clock }, time), signal);
       },
 
       ReadAt: (request, call) => sources.history.readAt(request, call),

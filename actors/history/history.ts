@@ -15,7 +15,7 @@ import { versionOf } from "./moment.ts";
 import { Pasts } from "./pasts.ts";
 import { createReadAt } from "./read-at.ts";
 import { streamHistory } from "./story.ts";
-import { Turns } from "./turns.ts";
+import { rebuildsWaitingMax, Turns } from "./turns.ts";
 
 /** Called by the Operator service. */
 export interface HistoryPort {
@@ -42,7 +42,7 @@ export function createHistory(
 ): HistoryPort & LogRangePort & Running {
   const { clock, telemetry } = env;
   const parts = { log, blobs, clock, telemetry };
-  const turns = new Turns();
+  const turns = new Turns(rebuildsWaitingMax);
   const pasts = new Pasts(parts, turns);
   const followers = new Set<() => void>();
   const seconds = telemetry.metrics.histogram(

@@ -1,12 +1,19 @@
-/** One at a time: rebuilding an earlier state may need as much memory as the current state, and its share of the processor. */
+/** One at a time: reading the log again takes memory and processor time, and a log with many readers answers each of them late. */
 import { RpcError, Status, type CallSignal } from "../../runtime/ports/rpc.ts";
 
-/** Maximum waiting callers. At a second each, the last waits about as long as a command does (25 s). */
-export const waitingMax = 16;
+/** Maximum waiting callers who rebuild a state. At a second each, the last waits about as long as a command does (25 s). */
+export const rebuildsWaitingMax = 16;
+/** Maximum waiting callers who search for a time: each reads a few records. More than the clients who may follow events at once. */
+export const searchesWaitingMax = 1_024;
 
 export class Turns {
+  readonly #waitingMax: number;
   #last: Promise<unknown> = Promise.resolve();
   #waiting = 0;
+
+  constructor(waitingMax: number) {
+    this.#waitingMax = waitingMax;
+  }
 
   /** Callers that have their turn or wait for it. */
   get size(): number {
@@ -15,7 +22,7 @@ export class Turns {
 
   /** Rejects as `work` does, and with RESOURCE_EXHAUSTED when too many wait. A caller that cancelled meanwhile gets no turn. */
   async take<Result>(work: () => Promise<Result>, signal?: CallSignal): Promise<Result> {
-    if (this.#waiting > waitingMax) {
+    if (this.#waiting > this.#waitingMax) {
       throw new RpcError(Status.RESOURCE_EXHAUSTED, "too many concurrent reads of the history: try again in a moment");
     }
     this.#waiting += 1;

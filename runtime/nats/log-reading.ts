@@ -26,6 +26,8 @@ const silentTicksMax = 2;
 /** After this many idle ticks, the consumer is compared with the stream's end. */
 const idleTicksUntilCompare = 5;
 const callTimeoutMs = 2_000;
+/** No record is as small: its checksum alone has as many bytes. */
+const recordBytesMin = 32;
 /** Records of one request, and how long the server keeps a request for records that do not exist yet. */
 const pullRecordsMax = 1_000;
 const pullMs = 5_000;
@@ -162,7 +164,7 @@ export class LogReading implements Subscription {
     this.#consumer = textField(created.body, "name");
     this.#failures = 0;
     const { aheadBytes } = this.#options;
-    if (aheadBytes !== null) this.#pull(aheadBytes);
+    if (aheadBytes !== null) this.#pull(aheadBytes < recordBytesMin ? null : aheadBytes);
     this.#ticker = setInterval(() => {
       // After the sockets have been read: our own pause must not count as the consumer's silence.
       setImmediate(() => this.#isCurrent(attachment) && this.#tick(attachment));

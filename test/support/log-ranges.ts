@@ -1,7 +1,7 @@
 /** Records the range of the log of a test's manager. */
 import { recordLogRange, type LogRangeParts } from "../../actors/history/log-range.ts";
 import { Pasts } from "../../actors/history/pasts.ts";
-import { Turns } from "../../actors/history/turns.ts";
+import { rebuildsWaitingMax, Turns } from "../../actors/history/turns.ts";
 import type { RecordedTransaction, RecordingPart } from "../../proto/gen/messages.ts";
 import { collectedStream, testManager, type CollectedStream } from "./manager.ts";
 import { retainedOf } from "./retained.ts";
@@ -17,7 +17,7 @@ export function rangeWorld() {
   const retained = retainedOf(manager);
   const { clock, store, telemetry } = manager.env;
   const log = { log: retained.log, blobs: retained.blobs, clock, telemetry };
-  const pasts = new Pasts(log, new Turns());
+  const pasts = new Pasts(log, new Turns(rebuildsWaitingMax));
 
   /** Begins to record; `run` advances the clock. */
   function begin(fromMs: number, fields: Partial<LogRangeParts> = {}) {

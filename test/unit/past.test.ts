@@ -2,7 +2,7 @@ import test from "ava";
 import fc from "fast-check";
 import { Pasts } from "../../actors/history/pasts.ts";
 import { replayTo } from "../../actors/history/replay.ts";
-import { Turns, waitingMax } from "../../actors/history/turns.ts";
+import { rebuildsWaitingMax, Turns } from "../../actors/history/turns.ts";
 import { UsageError } from "../../lib/user-error.ts";
 import { parseMoment } from "../../cli/moment.ts";
 import { Node, NodeSpec, Task, TaskState, TaskStatus } from "../../proto/gen/messages.ts";
@@ -19,7 +19,7 @@ function world() {
   const retained = retainedOf(manager);
   const { clock, telemetry } = manager.env;
   const parts = { log: retained.log, blobs: retained.blobs, clock, telemetry };
-  const turns = new Turns();
+  const turns = new Turns(rebuildsWaitingMax);
   const pasts = new Pasts(parts, turns);
   /** Advances the clock until it is settled. */
   const settled = async <Value>(promise: Promise<Value>): Promise<Value | RpcError> => {
@@ -164,7 +164,7 @@ test("one read of the past runs at a time; beyond a number of waiting ones, the 
   const first = pasts.at(1);
   const given = pasts.at(2, gone.signal);
   gone.abort();
-  const more = Array.from({ length: waitingMax - 1 }, (_, at) => pasts.at(at + 3));
+  const more = Array.from({ length: rebuildsWaitingMax - 1 }, (_, at) => pasts.at(at + 3));
   const refused = await settled(pasts.at(39));
   t.like(refused, { code: Status.RESOURCE_EXHAUSTED });
   t.is(((await settled(first)) as Replica).version >= 1, true);
