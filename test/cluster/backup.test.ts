@@ -164,10 +164,11 @@ const missing = engineMissing();
     t.not(third.port, second.port);
     const old = await alsoOn(t, second.port, third.port);
     await until("all nodes", async () => (await readyWorkers(third)) === 3);
-    old.close();
+    // A session's first message has the address, and a node is Ready from its registration, a moment earlier.
     await until("the engine to know the new address", async () =>
       (await engine.swarm()).RemoteManagers?.some(({ Addr }) => Addr === third.address),
     );
+    old.close();
     await until("six running tasks", async () => (await runningTasks(third)).length === 6);
     t.deepEqual((await runningTasks(third)).map(({ id }) => id).toSorted(), kept, "no task was replaced");
     t.deepEqual(await containersOf(engine), containers);
