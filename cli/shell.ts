@@ -67,6 +67,27 @@ export function socketPath(host: string): string {
   throw new UserError(`invalid host "${host}": ${how}`);
 }
 
+const startAgain = "Start it with 'muster up', 'muster manager' or 'systemctl start muster-manager'";
+
+/** Why a control socket did not accept a connection, and what to do. */
+function whyUnconnected(path: string, error: unknown): string {
+  const { cause, message } = error as Error;
+  switch ((cause as NodeJS.ErrnoException | undefined)?.code) {
+    case "ENOENT":
+    case "ENOTDIR":
+      return `no such socket, so no manager is running there. ${startAgain}, or name another socket with --host`;
+    case "EACCES":
+      return (
+        "permission denied: only root and the user of the manager's process may open it. Run the command as one of them, or " +
+        "log in as a user of the cluster (see 'muster context create --help')"
+      );
+    case "ECONNREFUSED":
+      return `connection refused: its manager is no longer running. ${startAgain}`;
+    default:
+      return message.replace(`cannot connect to ${path}: `, "");
+  }
+}
+
 /** The managers among `hosts` that are running. */
 async function running(hosts: readonly string[]): Promise<readonly string[]> {
   const live = await Promise.all(hosts.map(answers));
@@ -119,7 +140,7 @@ export function processShell(given: string | null = null): Shell {
       const [host = named] = hosts;
       if (host === null) {
         throw new UserError(
-          "no manager was started on this machine: start one with 'muster up', or set --host to its control socket",
+          "found no manager on this machine: start one with 'muster up', or set --host to its control socket",
         );
       }
       const remote = remoteContextOf(host);
@@ -139,12 +160,8 @@ export function processShell(given: string | null = null): Shell {
         return channel;
       } catch (error) {
         const beside = others.length === 0 ? "" : `. Another cluster is running on this machine. ${choice(others)}`;
-        throw new UserError(
-          `cannot connect to the manager at ${path}: is 'muster up' or 'muster manager' running?${beside}`,
-          {
-            cause: error,
-          },
-        );
+        const why = whyUnconnected(path, error);
+        throw new UserError(`cannot connect to the manager at ${path}: ${why}${beside}`, { cause: error });
       }
     },
     at: (other) => processShell(other),

@@ -2,7 +2,7 @@
  * Control sockets of clusters started on this machine. A command that names no manager uses the one started last, and prints a
  * note when others are running.
  */
-import { existsSync, mkdirSync, readFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, statSync } from "node:fs";
 import { connect } from "node:net";
 import { homedir } from "node:os";
 import { dirname, join } from "node:path";
@@ -33,15 +33,25 @@ function readHosts(place: string): readonly string[] {
   }
 }
 
-/** The manager of the Debian package's unit (deploy/etc/manager.yaml), for those who may open its data dir. */
+/** The manager of the Debian package's unit (deploy/etc/manager.yaml). */
 const unitsSocket = "/var/lib/muster/manager/control.sock";
+
+/** True also for a user who may not enter the data dir: connecting then fails with the reason. */
+function mayExist(path: string): boolean {
+  try {
+    statSync(path);
+    return true;
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === "EACCES";
+  }
+}
 
 /** `unix:///…`, the one started last first; empty when none was started here. */
 export function knownHosts(): readonly string[] {
   const recorded = places()
     .map(readHosts)
     .find((hosts) => hosts.length > 0);
-  return recorded ?? (existsSync(unitsSocket) ? [`unix://${unitsSocket}`] : []);
+  return recorded ?? (mayExist(unitsSocket) ? [`unix://${unitsSocket}`] : []);
 }
 
 /** Changes the first writable record; without one the machine still works, but its commands need --host. */
