@@ -8,6 +8,7 @@
  *     nothing; a clock that is set forward counts from the next call on.
  * K3: it ends when the roots change and none of them vouches for its certificate any longer; a handshake that was in progress
  *     at the change is checked again.
+ * K4: after `close` it ends no connection and keeps no timer: the owner ends the connections that are still open.
  */
 import type { Clock, Subscription, TimerHandle } from "../../runtime/ports/index.ts";
 import { soon } from "../../runtime/system/turns.ts";
@@ -47,6 +48,7 @@ export class CertifiedConnections<Connection extends Certified> {
   #rootPem: string;
   /** In the time of `performance.now`; null before the first change. */
   #rootsChangedAt: number | null = null;
+  #isClosed = false;
 
   constructor(options: CertifiedOptions<Connection>) {
     this.#options = options;
@@ -60,7 +62,8 @@ export class CertifiedConnections<Connection extends Certified> {
   add(connection: Connection, isVouchedFor: IsVouchedFor): void {
     const { clock, handshakeTimeoutMs, membership } = this.#options;
     const { caller } = connection;
-    if (!caller.isCertified) return;
+    // K4
+    if (!caller.isCertified || this.#isClosed) return;
     // A certificate is still valid at the instant of its expiry time.
     const leftMs = caller.notAfterMs === null ? null : Math.max(0, caller.notAfterMs - clock.now() + 1);
     const expiry = leftMs === null ? null : clock.setTimeout(() => this.#end(connection, "expired"), leftMs);
@@ -101,8 +104,11 @@ export class CertifiedConnections<Connection extends Certified> {
     for (const connection of this.#kept.keys()) soon(() => this.#checkRoot(connection));
   }
 
+  /** K4 */
   close(): void {
+    this.#isClosed = true;
     this.#watching.unsubscribe();
+    for (const connection of this.#kept.keys()) this.remove(connection);
   }
 
   #checkRoot(connection: Connection): void {

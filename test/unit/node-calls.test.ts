@@ -139,3 +139,16 @@ test("NC2: a connection ends when its node is removed, its certificate expires o
   calls.setRoots(other.certificatePem);
   t.is(typeof calls.identify(await certificate("kept"), ""), "string");
 });
+
+test("K4: after its close nothing waits for the expiry of a certificate", async (t) => {
+  const { calls, certificate, clock, identified } = await world();
+  const { peer } = identified(await certificate("n1"));
+  const ended: string[] = [];
+  calls.gate.opened(peer, () => ended.push("before"));
+  calls.close();
+  // A handshake that was in progress.
+  calls.gate.opened(peer, () => ended.push("during")).closed();
+  calls.gate.opened(peer, () => ended.push("after"));
+  t.false(clock.step(), "no timer is left, which would keep the process alive");
+  t.deepEqual(ended, []);
+});
