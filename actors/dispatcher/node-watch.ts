@@ -17,6 +17,7 @@ import { durationMs, timeMs, timestampOf } from "../../proto/time.ts";
 import type { Wait } from "../../machines/dispatcher/mass-down-breaker.machine.ts";
 import { isDemoted } from "../../machines/manager/role.ts";
 import { nodeWatchMachine, nodeWatchTimes, unknownGraceMs } from "../../machines/dispatcher/node-watch.machine.ts";
+import { keptUntilMs } from "../../machines/orchestration/on-disconnect.ts";
 import { moved } from "../../machines/task-moves.ts";
 import { isHeld, observedState } from "../../machines/task.ts";
 import { sessionTimes } from "../../machines/dispatcher/session.machine.ts";
@@ -186,11 +187,17 @@ class NodeWatch implements Running {
   }
 
   async #orphanTasks(nodeId: string): Promise<void> {
-    const { store, clock, managerId, telemetry } = this.#env;
+    const { store, clock, managerId, telemetry, times } = this.#env;
     const operations: Operation[] = [];
     const now = timestampOf(clock.now());
+    const world = { nowMs: clock.now(), times, nodeOf: (id: string) => store.get("node", id) };
+    let areKept = false;
     for (const task of store.tasksByNode(nodeId)) {
       if (!isHeld(observedState(task))) continue;
+      if (keptUntilMs(task, store.get("service", task.serviceId), world) !== null) {
+        areKept = true;
+        continue;
+      }
       const orphaned = TaskStatus.create({
         timestamp: now,
         state: TaskState.ORPHANED,
@@ -206,7 +213,8 @@ class NodeWatch implements Running {
         "node has been DOWN for 24 h: its tasks are ORPHANED",
       );
     const written = operations.length === 0 || (await this.#propose(operations));
-    this.#watched.get(nodeId)?.send({ type: written ? "tasks.orphaned" : "write.failed" });
+    const outcome = areKept ? "tasks.kept" : "tasks.orphaned";
+    this.#watched.get(nodeId)?.send({ type: written ? outcome : "write.failed" });
   }
 
   async #propose(operations: readonly Operation[]): Promise<boolean> {

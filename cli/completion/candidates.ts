@@ -59,6 +59,7 @@ const flagValues: Readonly<Record<string, Completable | readonly string[]>> = {
   network: "network",
   "network-add": "network",
   "network-rm": "network",
+  "on-disconnect": ["keep", "replace"],
   "resolve-image": ["always", "changed", "never"],
   "restart-condition": ["none", "on-failure", "any"],
   "rollback-failure-action": ["pause", "continue"],

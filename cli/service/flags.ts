@@ -173,6 +173,16 @@ const settingFlags = {
     help: "Maximum number of restarts before giving up (0 = unlimited)",
   }),
   "restart-window": text({ group: restarts, value: "DURATION", help: "Window in which restart attempts are counted" }),
+  "on-disconnect": text({
+    group: restarts,
+    value: "ACTION",
+    help: "Action for running tasks on a node that is down: replace, or keep until it returns (default replace)",
+  }),
+  "disconnect-after": text({
+    group: restarts,
+    value: "DURATION",
+    help: "Time that a node must be down before its running tasks are replaced, at most 24h (default 0s)",
+  }),
 
   ...rolloutFlags("update", updates, "pause, continue or rollback"),
   ...rolloutFlags("rollback", rollbacks, "pause or continue"),

@@ -1,7 +1,9 @@
 /** Applies the flags that `service create` and `service update` share to a spec; absent flags change nothing. */
 import { driverRuntimeOf, isDriverSpec } from "../../machines/driver/spec.ts";
 import { modeOf } from "../../machines/orchestration/service-mode.ts";
+import { disconnectLabel } from "../../machines/orchestration/on-disconnect.ts";
 import {
+  Annotations,
   Any,
   DiscreteGenericResource,
   Driver,
@@ -32,12 +34,14 @@ import { healthCheckAfter } from "./health.ts";
 import { UsageError, UserError } from "../../lib/user-error.ts";
 import {
   anyNumber,
+  durationText,
   parseBytes,
   parseChoice,
   parseCount,
   parseCpus,
   parseDuration,
   parsePairs,
+  parsePositiveDuration,
   parseRatio,
 } from "../values.ts";
 
@@ -141,6 +145,21 @@ function rolloutAfter(
     maxFailureRatio: ratio === undefined ? base.maxFailureRatio : parseRatio(ratio, `${prefix}-max-failure-ratio`),
     order: order === undefined ? base.order : parseChoice(order, `${prefix}-order`, orders),
   });
+}
+
+/** The flags are labels, so that stock clients can set them, too. */
+function annotationsAfter(before: Annotations | null, flags: SettingValues): Annotations | null {
+  const [action, after] = [flags["on-disconnect"], flags["disconnect-after"]];
+  if (!isGiven(action, after)) return before;
+  const labels = { ...before?.labels };
+  if (action !== undefined && parseChoice(action, "on-disconnect", { keep: true, replace: false })) {
+    labels[disconnectLabel.mode] = "keep";
+    // It has no effect any more.
+    delete labels[disconnectLabel.after];
+  } else if (action !== undefined) delete labels[disconnectLabel.mode];
+  if (after !== undefined)
+    labels[disconnectLabel.after] = durationText(parsePositiveDuration(after, "disconnect-after"));
+  return Annotations.patch(before ?? Annotations.create({}), { labels });
 }
 
 /** Like Docker: options without a driver are ignored, and a new driver gets only the given options. */
@@ -259,6 +278,7 @@ export function withSettings(spec: ServiceSpec, flags: SettingValues): ServiceSp
   const mode = flags["endpoint-mode"];
   const { placement } = task;
   return ServiceSpec.patch(spec, {
+    annotations: annotationsAfter(spec.annotations, flags),
     task: TaskSpec.patch(task, {
       generic: exec === null ? driverAfter(task, flags) : withExec(execAfter(exec, flags)),
       resources: resourcesAfter(task.resources, flags),

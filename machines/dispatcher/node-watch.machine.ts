@@ -2,13 +2,15 @@
  * Watches a node that is not READY, on the leader: one actor per such node.
  *
  *   unknown ──▶ checking ──▶ declaring ──▶ down ──▶ orphaning ──▶ orphaned          (ended when the node is READY again, or gone)
+ *                                            ▲──────────┘ tasks.kept
  *
  * W1: an UNKNOWN node (its manager is gone) has six heartbeat periods to register elsewhere before it is DOWN, and is
  *     declared DOWN only after the mass-down breaker granted it, like a node with a session: the fault that took its manager
  *     may have taken more.
  * W3: after the cluster was restored from a backup, nodes without a session have `restoredGraceMs`: the managers may be at other
  *     addresses, and a node that is declared DOWN before it finds them would have its tasks replaced.
- * W2: the tasks of a node that was DOWN for 24 h become ORPHANED; no late report of the node can undo that.
+ * W2: the tasks of a node that was DOWN for 24 h become ORPHANED; no late report of the node can undo that. Those that their
+ *     service keeps (K3 of orchestration/on-disconnect.ts) are left out, and checked again after as long.
  */
 import { assign } from "xstate";
 import { chart, effect } from "../chart.ts";
@@ -40,7 +42,8 @@ type NodeWatchEvent =
   | { readonly type: "verdict.granted" }
   | { readonly type: "verdict.held" }
   | { readonly type: "write.failed" }
-  | { readonly type: "tasks.orphaned" };
+  | { readonly type: "tasks.orphaned" }
+  | { readonly type: "tasks.kept" };
 
 interface NodeWatchInput {
   readonly nodeId: string;
@@ -64,11 +67,12 @@ export const nodeWatchMachine = chart({
     requestVerdict: effect<{ since: number }>(),
     /** Proposes DOWN; answered by `node.down` through the store, or by `write.failed`. */
     declareDown: effect(),
-    /** Proposes ORPHANED for the node's tasks; answered by `tasks.orphaned` or `write.failed`. */
+    /** Proposes ORPHANED for the node's tasks; answered by `tasks.orphaned`, `tasks.kept` if some are kept, or `write.failed`. */
     orphanTasks: effect(),
   },
   actions: {
     rememberSince: assign((_, { at }: { at: number }) => ({ since: at, orphanMs: nodeWatchTimes.orphanDelayMs })),
+    waitWhole: assign({ orphanMs: nodeWatchTimes.orphanDelayMs }),
   },
   guards: { isDown: ({ context }) => context.isDown },
   delays: {
@@ -81,7 +85,7 @@ export const nodeWatchMachine = chart({
   id: "nodeWatch",
   context: ({ input }) => ({ ...input, since: input.at }),
   initial: "starting",
-  ignore: ["write.failed", "verdict.granted", "verdict.held", "tasks.orphaned"],
+  ignore: ["write.failed", "verdict.granted", "verdict.held", "tasks.orphaned", "tasks.kept"],
   on: {
     "node.unknown": { target: ".unknown", actions: { type: "rememberSince", params: ({ event }) => event } },
     "node.down": { target: ".down", actions: { type: "rememberSince", params: ({ event }) => event } },
@@ -150,11 +154,15 @@ export const nodeWatchMachine = chart({
       description: "Writing ORPHANED for the tasks that the node may still be running. W2",
       meta: {
         waitingFor: "the log, to record that the tasks are orphaned",
-        wokenBy: { "tasks.orphaned": "the ledger's answer", "write.failed": "a failed write" },
+        wokenBy: { "tasks.*": "the ledger's answer", "write.failed": "a failed write" },
       },
       entry: "orphanTasks",
       ignore: ["node.down"],
-      on: { "tasks.orphaned": "orphaned", "write.failed": "resting" },
+      on: {
+        "tasks.orphaned": "orphaned",
+        "tasks.kept": { target: "down", actions: "waitWhole" },
+        "write.failed": "resting",
+      },
     },
     resting: {
       description: "The log write failed. W2",

@@ -17,6 +17,8 @@ import {
 import { allocatorMachine } from "../allocation/allocator.machine.ts";
 import { healthOf, healthTimes, healthWords } from "../driver/health-spec.ts";
 import { explainJob } from "../orchestration/jobs/explain.ts";
+import { keptUntilMs } from "../orchestration/on-disconnect.ts";
+import { shownMs } from "../orchestration/rollout/settings.ts";
 import { conditionOf, releaseOf, shouldRestart } from "../orchestration/restart.machine.ts";
 import { timeMs, timestampOf } from "../../proto/time.ts";
 import { modeOf } from "../orchestration/service-mode.ts";
@@ -83,13 +85,23 @@ export function explainTask(task: Task, view: ExplainView): readonly Reason[] {
     return [
       reason(task, {
         waitingFor: `${nodeName(task, view)} to return: the task was running there when it was last reported`,
-        wokenBy: "the node's return, or its replacement elsewhere",
+        wokenBy: explainKept(task, view),
       }),
     ];
   }
   // A ready successor only waits for its start.
   if (start.length > 0 && state >= TaskState.READY) return start;
   return [explainNode(task, view), ...start];
+}
+
+/** K1 */
+function explainKept(task: Task, view: ExplainView): string {
+  const world = { nowMs: view.nowMs, times: view.times, nodeOf: (id: string) => view.node(id) };
+  const untilMs = keptUntilMs(task, view.service(task.serviceId), world);
+  if (untilMs === null) return "the node's return, or its replacement elsewhere";
+  if (untilMs === Number.POSITIVE_INFINITY)
+    return "the node's return: its service keeps tasks on nodes that are down (on-disconnect keep)";
+  return `the node's return, or its replacement elsewhere in ${shownMs(Math.ceil((untilMs - view.nowMs) / 1_000) * 1_000)} (disconnect-after)`;
 }
 
 function explainEnd(task: Task, view: ExplainView): Reason {

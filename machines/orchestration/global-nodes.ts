@@ -4,7 +4,8 @@
  *
  * G1: each node that is open to the service has exactly one wanted task of it, created for that node.
  * G2: a node that is lost or drained, or does not meet the constraints, has no wanted task; a paused node keeps its task, which
- *     is neither replaced nor updated.
+ *     is neither replaced nor updated. A lost node's task is kept while the service says so (K1 of on-disconnect.ts) and its
+ *     spec is current: it is neither stopped nor created again when the node returns.
  * G3: a task that is over and must not be restarted keeps its place filled until the service changes. A task that was stopped
  *     only because of its node is created again when the node is open again.
  * G4: a node that could never run a task does not block a rollout: nothing is lost there.
@@ -13,6 +14,7 @@
  * task, since the service's constraints cannot be checked.
  */
 import { TaskState, type Node, type Service, type Task } from "../../proto/gen/messages.ts";
+import { keptUntilMs } from "./on-disconnect.ts";
 import { isAttempt, shouldRestart } from "./restart.machine.ts";
 import { isVacant } from "./rollout/slot.ts";
 import { noTurns, type Turns } from "./rollout/turns.ts";
@@ -102,7 +104,7 @@ function tendNode(plan: Plan<string>, service: Service, nodeId: string, tasks: r
       for (const task of tasks) plan.desire(task, TaskState.REMOVE);
       return;
     case "closed":
-      for (const task of tasks) if (isWanted(task)) plan.desire(task, TaskState.SHUTDOWN);
+      for (const task of tasks) if (isWanted(task)) endOrKeep(plan, service, task, world);
       return;
     case "paused":
       // A paused node does not keep tasks that it never got.
@@ -113,6 +115,14 @@ function tendNode(plan: Plan<string>, service: Service, nodeId: string, tasks: r
       if (tasks.some(isWanted)) tendWanted(plan, service, nodeId, tasks, world);
       else takePlace(plan, service, nodeId, tasks, world);
   }
+}
+
+/** G2 */
+function endOrKeep(plan: Plan<string>, service: Service, task: Task, world: World): void {
+  const isCurrent = !world.taskDirty.isDirty(task, service, world.nodeOf);
+  const keptMs = isCurrent ? keptUntilMs(task, service, world) : null;
+  if (keptMs === null) plan.desire(task, TaskState.SHUTDOWN);
+  else plan.lookAt(keptMs);
 }
 
 function tendWanted(plan: Plan<string>, service: Service, nodeId: string, tasks: readonly Task[], world: World): void {

@@ -11,10 +11,12 @@
  * V6: a slot gets the service's current spec only when it has its turn in a rollout. Until then its task's successors keep that
  *     task's spec: while an update is paused, a crashed task restarts unchanged.
  * V7: a task that rebalancing moves with start-first stays until its successor runs.
+ * V8: a task that its service keeps on a DOWN node (K1) gets no successor, except in its turn in a rollout.
  */
 import type { LogTimes } from "../elapsed.ts";
 import { TaskState, type Node, type Service, type Task } from "../../proto/gen/messages.ts";
 import { delayAfterMs, faultOf, isStopping, releaseOf, shouldRestart, type NodeOf } from "./restart.machine.ts";
+import { keptUntilMs } from "./on-disconnect.ts";
 import { isSameMessage } from "../same-message.ts";
 import { movedFrom } from "./rebalancing/moves.ts";
 import { noTurns, type Turns } from "./rollout/turns.ts";
@@ -77,8 +79,9 @@ export class Plan<Slot = number> {
     if (mayDesire(task.desiredState, state)) this.steps.push({ kind: "desire", task, state });
   }
 
+  /** Infinity: never. */
   lookAt(timeMs: number): void {
-    if (this.lookAgainMs === null || timeMs < this.lookAgainMs) this.lookAgainMs = timeMs;
+    if (timeMs < (this.lookAgainMs ?? Number.POSITIVE_INFINITY)) this.lookAgainMs = timeMs;
   }
 
   /** V5. `delayMs`: restart delay after the last task. `like`: see Step. */
@@ -150,6 +153,12 @@ export function tend<Slot>(
     return { kind: "live", task: kept, isSettled: false };
   }
   if (fault === null) return { kind: "live", task: kept, isSettled: wanted.length === 1 };
+  // V8
+  const keptMs = keptUntilMs(kept, service, world);
+  if (keptMs !== null) {
+    plan.lookAt(keptMs);
+    return { kind: "live", task: kept, isSettled: false };
+  }
   if (fault === "ended" && kept.desiredState === TaskState.READY) {
     // It ended before it was allowed to run: wait until its own delay is over, which prevents a hot loop.
     const release = releaseOf(kept, tasks, world.nowMs, world.nodeOf, world.times);

@@ -17,6 +17,7 @@ import {
 import { checkJobLabels } from "../orchestration/jobs/labels.ts";
 import { checkDnsName } from "../names.ts";
 import { firstRefusal, invalid, refuse, type Refusal } from "../refusal.ts";
+import { checkDisconnectLabels } from "../orchestration/on-disconnect.ts";
 import { checkRolloutLabels } from "../orchestration/rollout/settings.ts";
 import { isSameMessage } from "../same-message.ts";
 import { isJob, modeOf } from "../orchestration/service-mode.ts";
@@ -81,6 +82,7 @@ export function checkServiceSpec(spec: ServiceSpec | null): Refusal | null {
     () => checkEndpoint(spec.endpoint),
     () => checkJobLabels(spec),
     () => checkRolloutLabels(spec),
+    () => checkDisconnectLabels(spec),
   );
 }
 

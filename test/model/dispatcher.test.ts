@@ -238,6 +238,7 @@ test("an unknown node is declared DOWN after a verdict, and a DOWN node's tasks 
       { type: "verdict.held" },
       { type: "write.failed" },
       { type: "tasks.orphaned" },
+      { type: "tasks.kept" },
     ],
     memory: null,
     check: (_, step, claim) => {

@@ -23,6 +23,7 @@ import {
   Mount_Consistency,
   Mount_Type,
   PortConfig_PublishMode,
+  type ServiceSpec,
 } from "../../proto/gen/messages.ts";
 
 /** Every flag of `docker service create --help` and `docker service update --help` of Docker 28, except --help itself. */
@@ -62,6 +63,16 @@ test("every flag of Docker's exists", (t) => {
   );
 });
 
+test("flags for tasks on nodes that are down set labels", (t) => {
+  const labelsOf = ({ annotations }: ServiceSpec) => annotations?.labels ?? {};
+  const created = spec({ "on-disconnect": "keep", label: ["a=b"] });
+  t.deepEqual(labelsOf(created), { a: "b", "muster.on-disconnect": "keep" });
+  const late = changedSpec(created, { "on-disconnect": "replace", "disconnect-after": "10m" });
+  t.deepEqual(labelsOf(late), { a: "b", "muster.disconnect-after": "10m0s" });
+  t.deepEqual(labelsOf(changedSpec(late, { "on-disconnect": "keep" })), labelsOf(created), "the time is dropped");
+  t.deepEqual(labelsOf(changedSpec(late, { "label-rm": ["a"] })), { "muster.disconnect-after": "10m0s" });
+});
+
 const refusals: readonly (readonly [CreateValues, RegExp, (typeof UsageError | typeof UserError)?])[] = [
   [{ "cap-add": ["a"], "health-cmd": "x", "no-healthcheck": true }, /no-healthcheck conflicts/, UserError],
   [{ "health-interval": "-1s" }, /health-interval cannot be negative/],
@@ -80,6 +91,8 @@ const refusals: readonly (readonly [CreateValues, RegExp, (typeof UsageError | t
   [{ "log-opt": ["=x"] }, /for "--log-opt" flag: expected KEY=VALUE/],
   [{ "limit-cpu": "half" }, /for "--limit-cpu" flag: expected a number of cores/],
   [{ "reserve-memory": "some" }, /for "--reserve-memory" flag: expected a size/],
+  [{ "on-disconnect": "wait" }, /for "--on-disconnect" flag: expected one of keep, replace/],
+  [{ "disconnect-after": "-1s" }, /^--disconnect-after cannot be negative$/],
   [{ "restart-condition": "always" }, /for "--restart-condition" flag: expected one of none, on-failure, any/],
   [{ "rollback-failure-action": "rollback" }, /for "--rollback-failure-action" flag: expected one of pause, continue/],
   [{ "update-order": "random" }, /for "--update-order" flag: expected one of/],

@@ -3,7 +3,9 @@ import test, { type ExecutionContext } from "ava";
 import type { Verdict } from "../../actors/dispatcher/session.ts";
 import { startNodeWatch } from "../../actors/dispatcher/node-watch.ts";
 import { nodeWatchTimes } from "../../machines/dispatcher/node-watch.machine.ts";
+import { disconnectLabel } from "../../machines/orchestration/on-disconnect.ts";
 import {
+  Annotations,
   Manager,
   ManagerBeat,
   Node,
@@ -12,6 +14,8 @@ import {
   NodeSpec,
   NodeStatus,
   NodeStatus_State as State,
+  Service,
+  ServiceSpec,
   Session,
   Task,
   TaskState,
@@ -173,6 +177,31 @@ test("the tasks of a node that is DOWN for a day become ORPHANED, and those that
   await run(120_000);
   const after = Object.keys(states).map((id) => store.get("task", id)?.status?.state);
   t.deepEqual(after, [TaskState.ORPHANED, TaskState.ORPHANED, TaskState.FAILED]);
+});
+
+test("tasks that their service keeps do not become ORPHANED, however often that is checked (W2)", async (t) => {
+  const world = setUp(t);
+  const { seed, run, store } = world;
+  const kept = (labels: Readonly<Record<string, string>>) =>
+    ServiceSpec.create({ annotations: Annotations.create({ name: "web", labels: { ...labels } }) });
+  seed("service", Service.create({ id: "web", spec: kept({ [disconnectLabel.mode]: "keep" }) }));
+  seed("node", node("n1", State.DOWN));
+  for (const serviceId of ["web", "other"]) {
+    const status = TaskStatus.create({ state: TaskState.RUNNING });
+    seed("task", Task.create({ id: serviceId, nodeId: "n1", serviceId, status, desiredState: TaskState.RUNNING }));
+  }
+  const states = () => ["web", "other"].map((id) => store.get("task", id)?.status?.state);
+  const first = world.watch();
+  await run(nodeWatchTimes.orphanDelayMs + 60_000);
+  t.deepEqual(states(), [TaskState.RUNNING, TaskState.ORPHANED]);
+  first.stop();
+  world.watch();
+  await run(60_000);
+  seed("service", Service.create({ id: "web", spec: kept({}) }));
+  await run(nodeWatchTimes.orphanDelayMs - 120_000);
+  t.deepEqual(states(), [TaskState.RUNNING, TaskState.ORPHANED]);
+  await run(120_000);
+  t.deepEqual(states(), [TaskState.ORPHANED, TaskState.ORPHANED]);
 });
 
 test("a new leader continues its predecessor's waits, and a node that comes back keeps its tasks", async (t) => {

@@ -13,6 +13,7 @@
  *     until it returns. On a node that is drained, or no longer meets the placement, the task is stopped.
  */
 import { TaskState, type Node, type Service, type Task } from "../../../proto/gen/messages.ts";
+import { keptUntilMs } from "../on-disconnect.ts";
 import { delayAfterMs, isStopping, releaseOf, stopWaitMs, type NodeOf } from "../restart.machine.ts";
 import { creationsMax } from "../slots.ts";
 import { mayDesire } from "../../task.machine.ts";
@@ -93,8 +94,9 @@ class JobPlan {
     this.#world = world;
   }
 
+  /** Infinity: never. */
   lookAt(timeMs: number): void {
-    if (this.lookAgainMs === null || timeMs < this.lookAgainMs) this.lookAgainMs = timeMs;
+    if (timeMs < (this.lookAgainMs ?? Number.POSITIVE_INFINITY)) this.lookAgainMs = timeMs;
   }
 
   /** J5 */
@@ -189,10 +191,18 @@ class JobPlan {
 
   /** J7. An ended task on a DOWN node needs no wait. The node's record changes when it goes DOWN. */
   #giveUpOn(node: Node, task: Task): void {
+    if (this.#isKept(task)) return;
     const { nowMs } = this.#world;
     const untilMs = nowMs + leftOf(this.#world.times.changedMs(node), stopWaitMs(task), nowMs);
     if (isEnded(observedState(task)) || untilMs <= nowMs) this.#desire(task, TaskState.SHUTDOWN);
     else this.lookAt(untilMs);
+  }
+
+  /** Whether the service keeps the task on a DOWN node. K1 */
+  #isKept(task: Task): boolean {
+    const keptMs = keptUntilMs(task, this.#service, this.#world);
+    if (keptMs !== null) this.lookAt(keptMs);
+    return keptMs !== null;
   }
 
   /** Keeps at most one wanted task in the place (J4), and creates the successor of one that cannot continue. */
@@ -219,6 +229,7 @@ class JobPlan {
             return "busy";
           }
         }
+        if (this.#isKept(task)) return "busy";
         this.#desire(task, TaskState.SHUTDOWN);
         if (!mayRetry) return "over";
         this.#push(place, tasks, task);

@@ -3,6 +3,7 @@
  * Reading never fails: a value that `checkJobLabels` would refuse counts as absent.
  */
 import { Annotations, PortConfig_PublishMode, ServiceSpec } from "../../../proto/gen/messages.ts";
+import { readDurationMs } from "../../duration-text.ts";
 import { invalid, type Refusal } from "../../refusal.ts";
 import { isSameMessage } from "../../same-message.ts";
 import { readCron } from "./cron.ts";
@@ -41,20 +42,6 @@ const historyMax = 1_000;
 
 const jobStates: readonly string[] = ["running", "paused", "stopped"] satisfies readonly JobState[];
 const overlaps: readonly string[] = ["forbid", "allow", "replace"] satisfies readonly Overlap[];
-
-const unitMs: Readonly<Record<string, number>> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000 };
-const durationPattern = /^(?:\d+(?:\.\d+)?(?:ms|s|m|h))+$/;
-
-/** Durations in Go's format with a resolution of milliseconds: `1h30m`, `500ms`, `0`. Null for anything else. */
-function readDurationMs(text: string): number | null {
-  if (text === "0") return 0;
-  if (!durationPattern.test(text)) return null;
-  let sum = 0;
-  for (const [, amount, unit] of text.matchAll(/(\d+(?:\.\d+)?)(ms|s|m|h)/g)) {
-    sum += Number(amount) * (unitMs[unit as string] as number);
-  }
-  return sum;
-}
 
 /** At least a second: timers fire late, so a shorter window would always have passed. */
 function readWindowMs(text: string): number | null {

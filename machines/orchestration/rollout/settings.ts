@@ -8,6 +8,7 @@ import {
   type Service,
   type ServiceSpec,
 } from "../../../proto/gen/messages.ts";
+import { readDurationMs } from "../../duration-text.ts";
 import { invalid, type Refusal } from "../../refusal.ts";
 import { stopWaitMsMin } from "../restart.machine.ts";
 import { durationMs } from "../../../proto/time.ts";
@@ -71,16 +72,10 @@ export function deadlineMsOf(settings: RolloutSettings, { slots, waitMsMax }: Ro
   return batches * (waitMs + settings.progressMs + settings.delayMs) + settings.monitorMs;
 }
 
-const unitsMs: Readonly<Record<string, number>> = { h: 3_600_000, m: 60_000, s: 1_000, ms: 1 };
-
 /** Null if the text is absent or not a positive duration. */
 function labelledMs(text: string | undefined): number | null {
-  if (text === undefined || !/^(\d+(\.\d+)?(h|ms|m|s))+$/.test(text)) return null;
-  let ms = 0;
-  for (const [, number, , unit] of text.matchAll(/(\d+(\.\d+)?)(h|ms|m|s)/g)) {
-    ms += Number(number) * (unitsMs[unit as string] ?? 0);
-  }
-  return ms > 0 ? ms : null;
+  const ms = text === undefined ? null : readDurationMs(text);
+  return ms !== null && ms > 0 ? ms : null;
 }
 
 export function checkRolloutLabels(spec: ServiceSpec): Refusal | null {
