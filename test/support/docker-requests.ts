@@ -7,6 +7,8 @@ export interface EngineRequest {
   readonly body?: string;
   readonly contentType?: string;
   readonly headers?: Readonly<Record<string, string>>;
+  /** The first version of the API that refuses it. */
+  readonly since?: string;
   /** The answer of a manager where it differs from a stock engine on purpose, and the reason. */
   readonly ours?: { readonly status: number; readonly text: RegExp; readonly why: string };
 }
@@ -32,6 +34,10 @@ const inSpec = (fields: object): EngineRequest => post("/services/create", { ...
 
 function differing(request: EngineRequest, status: number, text: RegExp, why: string): EngineRequest {
   return { ...request, ours: { status, text, why } };
+}
+
+function refusedSince(since: string, request: EngineRequest): EngineRequest {
+  return { ...request, since };
 }
 
 const paths: readonly EngineRequest[] = [
@@ -70,6 +76,9 @@ const missing: readonly EngineRequest[] = [
   ...["services", "nodes", "tasks", "secrets", "configs", "networks"].map((kind) => get(`/${kind}/absent`)),
   ...["services", "nodes", "secrets", "configs", "networks"].map((kind) => remove(`/${kind}/absent`)),
   ...["secrets", "configs"].map((kind) => post(`/${kind}/absent/update?version=1`, {})),
+  get("/volumes/absent"),
+  remove("/volumes/absent"),
+  refusedSince("1.42", { method: "PUT", path: `${v}/volumes/absent?version=1`, body: "{}" }),
   post("/services/absent/update?version=1", spec),
   post("/nodes/absent/update?version=1", { Role: "worker", Availability: "active" }),
   get("/services/absent/logs?stdout=1"),
@@ -285,6 +294,18 @@ const values: readonly EngineRequest[] = [
     "a mistake of the client",
   ),
   post("/networks/create", { Name: 3 }),
+  ...[
+    { Name: "a b", EnableIPv4: false },
+    { Name: "n", EnableIPv4: false },
+    { Name: "n", Options: { "com.docker.network.enable_ipv4": "false" } },
+    { Name: "n", Options: { "com.docker.network.enable_ipv4": "odd" } },
+    { Name: "n", EnableIPv4: false, Options: { "com.docker.network.enable_ipv6": "odd" } },
+    { Name: "known", EnableIPv4: false },
+    { Name: "n", EnableIPv4: false, Driver: "strange" },
+  ].map((fields) => refusedSince("1.48", post("/networks/create", { Driver: "overlay", ...fields }))),
+  ...[1, 999_999, -5].map((StartInterval) =>
+    refusedSince("1.44", inContainer({ Healthcheck: { Test: ["CMD", "true"], StartInterval } })),
+  ),
   { ...post("/networks/create", { Name: "n" }), contentType: "text/plain" },
   post("/swarm/init", {}),
   post("/swarm/join", {}),

@@ -10,11 +10,13 @@ import { Failure, failureOf } from "../../edges/docker/failure.ts";
 import { parseFilters } from "../../edges/docker/filters.ts";
 import { parseJson } from "../../edges/docker/go-json.ts";
 import { isSet, timestampOf, versionOf } from "../../edges/docker/go-text.ts";
+import { sizeOf } from "../../edges/docker/objects/execs.ts";
+import { demandIPv4, versionedNetwork } from "../../edges/docker/objects/networks.ts";
 import { writeList, type DockerRequest } from "../../edges/docker/request.ts";
-import { check } from "../../edges/docker/shape.ts";
+import { check, type Json } from "../../edges/docker/shape.ts";
 import { partOnce, textOf, writtenOnce } from "../../edges/docker/written.ts";
 import { unlessEmpty } from "../../lib/docker-objects/values.ts";
-import { Mount_Type, RestartPolicy_RestartCondition } from "../../proto/gen/messages.ts";
+import { Mount_Type, Network, RestartPolicy_RestartCondition } from "../../proto/gen/messages.ts";
 import { RpcError, Status } from "../../runtime/ports/rpc.ts";
 
 function messageOf(act: () => unknown): string {
@@ -266,4 +268,38 @@ test("a list is written as its client reads it, lets other events run, and ends 
   idle.sent.destroy();
   t.is(await (ended as Promise<null> | null), null);
   t.true(written < total);
+});
+
+test("a network without IPv4 is refused in the versions that know the wish", (t) => {
+  const refusal = (version: string, body: Json): string => messageOf(() => demandIPv4({ version }, body));
+  const option = (family: 4 | 6, value: string): Json => ({
+    Options: { [`com.docker.network.enable_ipv${family}`]: value },
+  });
+  const refused = "IPv4 cannot be disabled in a Swarm scoped network";
+  t.is(refusal("1.48", { EnableIPv4: false }), refused);
+  t.is(refusal("1.48", option(4, "false")), refused);
+  t.is(refusal("1.48", { EnableIPv4: true, ...option(4, "false") }), "");
+  t.is(refusal("1.48", option(4, "odd")), 'driver-opt "com.docker.network.enable_ipv4" is not a valid bool');
+  t.is(
+    refusal("1.48", { EnableIPv4: false, ...option(6, "odd") }),
+    'driver-opt "com.docker.network.enable_ipv6" is not a valid bool',
+  );
+  t.is(refusal("1.48", { EnableIPv6: false, ...option(6, "odd") }), "");
+  t.is(refusal("1.48", { EnableIPv4: null, Options: null }), "");
+  for (const body of [{ EnableIPv4: false }, option(4, "odd"), option(6, "odd")]) t.is(refusal("1.47", body), "");
+});
+
+test("the cluster's networks have IPv4 in the versions that show it", (t) => {
+  const shown = (version: string): unknown => versionedNetwork({ version }, Network.create({}))["EnableIPv4"];
+  t.is(shown("1.47"), undefined);
+  t.is(shown("1.48"), true);
+});
+
+test("a size that is not a number is refused in the words of its version", (t) => {
+  const refusal = (version: string, text: string): string =>
+    messageOf(() => sizeOf({ version, query: new URLSearchParams(text) }));
+  t.is(refusal("1.47", "h=10"), 'strconv.Atoi: parsing "": invalid syntax');
+  t.is(refusal("1.48", "h=10"), 'invalid resize width "": invalid syntax');
+  t.is(refusal("1.48", "h=ten&w=20"), 'invalid resize height "ten": invalid syntax');
+  t.deepEqual(sizeOf({ version: "1.48", query: new URLSearchParams("h=10&w=20") }).width, 20);
 });

@@ -116,7 +116,7 @@ async function attachInput(request: DockerRequest, containerId: string, task: Ta
 
 /** The size of the terminal of a task, set through the clients of this manager that are attached to it. */
 export const resize: Handler = async (request) => {
-  const size = sizeOf(request.query);
+  const size = sizeOf(request);
   const { id } = runningContainer(await findContainer(request, request.name));
   const send = request.backend.attachments.of(id);
   if (send === null)

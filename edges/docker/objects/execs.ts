@@ -11,12 +11,13 @@ import {
   TaskTerminalSize,
 } from "../../../proto/gen/messages.ts";
 import { RpcError } from "../../../runtime/ports/rpc.ts";
+import { isOlder } from "../api-version.ts";
 import { execBody, execStartBody } from "../bodies/exec.ts";
 import { beginStream, type ClientStream } from "../client-stream.ts";
 import type { Exec } from "../execs.ts";
 import { badRequest, Failure } from "../failure.ts";
 import { streamType } from "../frames.ts";
-import { bodyOf, demandJson, ok, optionalBodyOf, type Handler } from "../request.ts";
+import { bodyOf, demandJson, ok, optionalBodyOf, type DockerRequest, type Handler } from "../request.ts";
 import type { Json } from "../shape.ts";
 import { callTask, exitStatus } from "../task-call.ts";
 import { forwardInput, inOrder, TaskOutput } from "../task-stream.ts";
@@ -93,17 +94,19 @@ export const inspectExec: Handler = ({ backend, name }) => {
 };
 
 /** Throws Failure. */
-export function sizeOf(query: URLSearchParams): TaskTerminalSize {
-  const [height, width] = ["h", "w"].map((name) => {
-    const text = query.get(name) ?? "";
-    if (!/^\d{1,9}$/.test(text)) throw badRequest(`strconv.Atoi: parsing ${JSON.stringify(text)}: invalid syntax`);
-    return Number(text);
+export function sizeOf({ query, version }: Pick<DockerRequest, "query" | "version">): TaskTerminalSize {
+  const [height, width] = (["height", "width"] as const).map((name) => {
+    const text = query.get(name.charAt(0)) ?? "";
+    if (/^\d{1,9}$/.test(text)) return Number(text);
+    const what = isOlder(version, "1.48") ? "strconv.Atoi: parsing" : `invalid resize ${name}`;
+    throw badRequest(`${what} ${JSON.stringify(text)}: invalid syntax`);
   });
   return TaskTerminalSize.create({ height: height ?? 0, width: width ?? 0 });
 }
 
-export const resizeExec: Handler = async ({ backend, name, query }) => {
-  const size = sizeOf(query);
+export const resizeExec: Handler = async (request) => {
+  const { backend, name } = request;
+  const size = sizeOf(request);
   const { id, state } = backend.execs.find(name);
   if (state.kind !== "running" || state.send === null) throw new Failure(409, `Exec command ${id} is not running`);
   await state.send({ size });

@@ -7,12 +7,15 @@ import {
   type Network,
 } from "../../../proto/gen/messages.ts";
 import { networkObject } from "../../../lib/docker-objects/index.ts";
+import type { DockerObject } from "../../../lib/docker-objects/values.ts";
 import { networkBody } from "../bodies/network.ts";
-import { Failure, notHere } from "../failure.ts";
+import { badRequest, Failure, notHere } from "../failure.ts";
 import type { Filters } from "../filters.ts";
+import { parseBool } from "../go-text.ts";
 import { findNetwork } from "../find.ts";
 import { isOlder } from "../api-version.ts";
 import { bodyOf, demandJson, filtersOf, ok, writeList, type DockerRequest, type Handler } from "../request.ts";
+import type { Json } from "../shape.ts";
 
 const { methods } = ControlService;
 const known = ["dangling", "driver", "id", "label", "name", "scope", "type"];
@@ -59,19 +62,48 @@ function passes(request: DockerRequest, filters: Filters, network: Network): boo
   );
 }
 
+/** In the version of the client. The cluster's networks always have IPv4 addresses. */
+export function versionedNetwork({ version }: Pick<DockerRequest, "version">, network: Network): DockerObject {
+  const object = networkObject(network);
+  return isOlder(version, "1.48") ? object : { ...object, EnableIPv4: true };
+}
+
+/** Throws Failure if the body asks for a network without IPv4. Engines before 28.0 know neither the field nor the options. */
+export function demandIPv4({ version }: Pick<DockerRequest, "version">, body: Json): void {
+  if (isOlder(version, "1.48")) return;
+  const options = (body["Options"] as Readonly<Record<string, string>> | null | undefined) ?? {};
+  const wishOf = (family: "4" | "6"): boolean => {
+    const name = `com.docker.network.enable_ipv${family}`;
+    const given = (body[`EnableIPv${family}`] as boolean | null | undefined) ?? null;
+    if (given !== null || !Object.hasOwn(options, name)) return given ?? true;
+    const wish = parseBool(options[name] ?? "");
+    if (wish === null) throw badRequest(`driver-opt ${JSON.stringify(name)} is not a valid bool`);
+    return wish;
+  };
+  const hasIPv4 = wishOf("4");
+  wishOf("6");
+  if (!hasIPv4) throw badRequest("IPv4 cannot be disabled in a Swarm scoped network");
+}
+
 export const listNetworks: Handler = async (request) => {
   const filters = filtersOf(request).accept(known);
   const type = filters.of("type").find((each) => each !== "custom" && each !== "builtin");
   if (type !== undefined) throw new Failure(500, `invalid filter: 'type'='${type}'`);
   const networks = (await networksOf(request)).filter((network) => passes(request, filters, network));
-  return writeList(request, networks, networkObject);
+  return writeList(request, networks, (network) => versionedNetwork(request, network));
 };
 
-export const inspectNetwork: Handler = async ({ calls, name, query }) => {
+export const inspectNetwork: Handler = async (request) => {
+  const { calls, name, query } = request;
   const scope = query.get("scope") ?? "";
   if (scope !== "" && scope !== "swarm") throw new Failure(404, `network ${name} not found`);
-  return ok(networkObject(await findNetwork(calls, name)));
+  return ok(versionedNetwork(request, await findNetwork(calls, name)));
 };
+
+function unnamed({ version }: DockerRequest, name: string): Failure {
+  const text = isOlder(version, "1.48") ? name : "name is empty";
+  return new Failure(isOlder(version, "1.44") ? 500 : 400, `invalid name: ${text}`);
+}
 
 export const createNetwork: Handler = async (request) => {
   demandJson(request);
@@ -80,7 +112,7 @@ export const createNetwork: Handler = async (request) => {
   const name = spec.annotations?.name ?? "";
   const driver = (body["Driver"] as string | undefined) ?? "";
   const scope = (body["Scope"] as string | undefined) ?? "";
-  if (name.trim() === "") throw new Failure(isOlder(request.version, "1.44") ? 500 : 400, `invalid name: ${name}`);
+  if (name.trim() === "") throw unnamed(request, name);
   const isTaken =
     predefined.has(name) || (await networksOf(request)).some(({ spec: each }) => each?.annotations?.name === name);
   if (isTaken) throw new Failure(409, `network with name ${name} already exists`);
@@ -90,6 +122,7 @@ export const createNetwork: Handler = async (request) => {
       "configuration-only networks and those of other drivers than overlay",
       "use --driver overlay or --scope swarm",
     );
+  demandIPv4(request, body);
   const { network } = await request.calls.unary(methods.CreateNetwork, CreateNetworkRequest.create({ spec }));
   return { status: 201, body: { Id: network?.id ?? "", Warning: "" } };
 };

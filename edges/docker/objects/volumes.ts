@@ -59,7 +59,7 @@ export const createVolume: Handler = async (request) => {
 export const updateVolume: Handler = async (request) => {
   const index = versionOf(request.query, "swarm object");
   const availability = availabilityOf(await bodyOf(request, volumeUpdateBody));
-  const { id: volumeId, spec } = await volumeOf(request);
+  const { id: volumeId, spec } = await findVolume(request.calls, request.name);
   const update = UpdateVolumeRequest.create({
     volumeId,
     volumeVersion: Version.create({ index }),
