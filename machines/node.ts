@@ -17,6 +17,14 @@ export function isLive(node: Node | undefined): node is Node {
   return node !== undefined && node.status?.state !== NodeStatus_State.DOWN;
 }
 
+/** Engine label with the name of the node's site. */
+export const siteLabel = "site";
+
+/** The node's site, as `muster agent --site` or its engine's configuration names it; empty: none. */
+export function siteOf(node: Node): string {
+  return node.description?.engine?.labels[siteLabel] ?? "";
+}
+
 /** Neither paused nor drained. */
 export function isActive(node: Node): boolean {
   return (node.spec?.availability ?? NodeSpec_Availability.ACTIVE) === NodeSpec_Availability.ACTIVE;

@@ -90,6 +90,7 @@ import { writingAs } from "../origin.ts";
 import { startSightings } from "./sightings.ts";
 import type { AskClock } from "./compare-clocks.ts";
 import { startClockWatch, type ClockWatch } from "./clock-watch.ts";
+import { startSiteWatch } from "./site-watch.ts";
 import { startIsolation, type AskPeer } from "./isolation.ts";
 import { startProgress } from "./progress.ts";
 import { watchStandings, type Standings } from "./standings.ts";
@@ -445,6 +446,7 @@ export function startManager(parts: ManagerParts): Manager {
     progress,
     isolation,
     clockWatch,
+    startSiteWatch(replica, troubles),
     keyFetch,
     membership,
     dispatcher,

@@ -1,6 +1,7 @@
 /** `muster agent`. */
 import { hostname } from "node:os";
 import { generations, type Generation } from "../../machines/dataplane/generation.ts";
+import { siteLabel } from "../../machines/node.ts";
 import { parseAddress } from "../../lib/ip-address.ts";
 import { runAgent } from "../../processes/agent.ts";
 import { command, type Command, type Values } from "../command.ts";
@@ -46,6 +47,11 @@ const flags = {
     help: "Address for data path traffic from other nodes (default: the address that managers see)",
   },
   label: { type: "string", multiple: true, value: "KEY=VALUE", help: "Engine label, for constraints" },
+  site: {
+    type: "string",
+    value: "NAME",
+    help: "Name of the node's site: node.site in constraints and preferences (default: none)",
+  },
   "node-generic-resource": {
     type: "string",
     multiple: true,
@@ -72,6 +78,16 @@ const flags = {
   ...recorderFlag,
 } as const;
 
+function labelsOf({ label, site }: Values<typeof flags>): Readonly<Record<string, string>> {
+  const labels = parseLabels(label ?? []);
+  if (site === undefined) return labels;
+  if (!/^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$/.test(site))
+    throw new UsageError(
+      `invalid argument "${site}" for "--site" flag: expected up to 63 letters, digits, '_', '.' and '-'`,
+    );
+  return { ...labels, [siteLabel]: site };
+}
+
 /** Checks the values of all flags. Rejects with UsageError and UserError. */
 async function settingsOf(values: Values<typeof flags>) {
   const dataDir = values["data-dir"];
@@ -89,7 +105,7 @@ async function settingsOf(values: Values<typeof flags>) {
       dataDir,
       hostname: values.hostname ?? hostname(),
       ...dataPathOf(values["data-path-addr"]),
-      labels: parseLabels(values.label ?? []),
+      labels: labelsOf(values),
       genericResources: offeredResources(values["node-generic-resource"] ?? []),
       csiPlugins: csiSocketPaths(values["csi-plugin"] ?? []),
       drivers: await driverChoice(values),

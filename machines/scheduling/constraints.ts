@@ -3,10 +3,11 @@
  * case-insensitively. A missing value is the empty string, so `!=` holds for nodes without the label.
  */
 import { NodeRole, type Node, type Placement } from "../../proto/gen/messages.ts";
+import { siteOf } from "../node.ts";
 import { containsAddress, parseAddress, parseCidr, type Address, type Prefix } from "../../lib/ip-address.ts";
 
 type Subject =
-  | { readonly kind: "id" | "hostname" | "role" | "os" | "architecture" }
+  | { readonly kind: "id" | "hostname" | "role" | "site" | "os" | "architecture" }
   | { readonly kind: "nodeLabel" | "engineLabel"; readonly label: string }
   | { readonly kind: "ip"; readonly prefix: Prefix }
   /** An unknown key or an invalid address: holds on no node, not even with `!=`. */
@@ -53,6 +54,8 @@ function subjectOf(key: string, value: string): Subject {
       return { kind: "hostname" };
     case "node.role":
       return { kind: "role" };
+    case "node.site":
+      return { kind: "site" };
     case "node.platform.os":
       return { kind: "os" };
     case "node.platform.arch":
@@ -101,6 +104,8 @@ function textOf(subject: Exclude<Subject, { kind: "nothing" | "ip" }>, node: Nod
       return node.description?.hostname ?? "";
     case "role":
       return node.role === NodeRole.MANAGER ? "manager" : "worker";
+    case "site":
+      return siteOf(node);
     case "os":
       return node.description?.platform?.os ?? "";
     case "architecture":

@@ -3,6 +3,7 @@
  * `spread` preference, and heaps of nodes as leaves. The branch with the fewest tasks of the service comes first, so that
  * branches end up equal; the share of a full branch goes to the others.
  */
+import { siteOf } from "../node.ts";
 import type { Node, PlacementPreference } from "../../proto/gen/messages.ts";
 import type { NodeInfo } from "./tracked.ts";
 
@@ -213,6 +214,10 @@ type Label = (node: Node) => string;
 export function spreadLabels(preferences: readonly PlacementPreference[]): readonly Label[] {
   const labels: Label[] = [];
   for (const { spread } of preferences) {
+    if (spread?.spreadDescriptor.toLowerCase() === "node.site") {
+      labels.push(siteOf);
+      continue;
+    }
     const [, where, label = ""] = /^(node|engine)\.labels\.(.+)$/i.exec(spread?.spreadDescriptor ?? "") ?? [];
     if (where === undefined) continue;
     if (where.toLowerCase() === "node") labels.push((node) => node.spec?.annotations?.labels[label] ?? "");

@@ -16,9 +16,9 @@ export function checkPlacement(placement: Placement | null): Refusal | null {
   }
   for (const preference of placement?.preferences ?? []) {
     const over = preference.spread?.spreadDescriptor ?? "";
-    if (!/^(?:node|engine)\.labels\..+$/i.test(over)) {
+    if (!/^(?:node\.site|(?:node|engine)\.labels\..+)$/i.test(over)) {
       return invalid(
-        `placement preference 'spread=${over}' is invalid: expected node.labels.<name> or engine.labels.<name>`,
+        `placement preference 'spread=${over}' is invalid: expected node.labels.<name>, engine.labels.<name> or node.site`,
       );
     }
   }

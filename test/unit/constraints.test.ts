@@ -5,7 +5,7 @@ import { readyNode } from "../support/scheduling.ts";
 
 const node = readyNode("Node1", {
   labels: { zone: "EU-1", Case: "x" },
-  engineLabels: { storage: "ssd" },
+  engineLabels: { storage: "ssd", site: "Lab" },
   addr: "10.1.2.3",
   role: NodeRole.MANAGER,
 });
@@ -20,6 +20,7 @@ test("each key is compared with the node's property, ignoring case", (t) => {
     "node.hostname == HOST-NODE1",
     "node.role==manager",
     "NODE.ROLE!=worker",
+    "node.site==lab",
     "node.platform.os==Linux",
     "node.platform.arch==x86_64",
     "node.labels.zone==eu-1",
@@ -38,6 +39,7 @@ test("the name of a label keeps its case, and a missing label is the empty strin
   t.true(meets("engine.labels.storage!=ssd", bare));
   t.false(meets("engine.labels.storage==ssd", bare));
   t.false(meets("node.platform.os==linux", bare));
+  t.true(meets("node.site!=lab", bare));
 });
 
 test("an unknown key never matches, not even with !=", (t) => {

@@ -114,7 +114,7 @@ const refusals: readonly (readonly [string, ServiceSpec | null, string])[] = [
         preferences: [PlacementPreference.create({ spread: SpreadOver.create({ spreadDescriptor: "node.id" }) })],
       }),
     }),
-    "placement preference 'spread=node.id' is invalid: expected node.labels.<name> or engine.labels.<name>",
+    "placement preference 'spread=node.id' is invalid: expected node.labels.<name>, engine.labels.<name> or node.site",
   ],
   ["a secret without id", withContainer({ secrets: [secret({ secretName: "a" })] }), "malformed secret reference"],
   [

@@ -105,6 +105,12 @@ test("preferences nest, and existing tasks count", (t) => {
   );
 });
 
+test("tasks are spread over sites", (t) => {
+  const siteNode = (id: string, site: string) => readyNode(id, { engineLabels: { site } });
+  const found = [siteNode("a1", "lab"), siteNode("a2", "lab"), siteNode("b1", "dock")];
+  t.deepEqual(placed(found, pendingTasks(4, { spec: spreadSpec("node.site") })), { a1: 1, a2: 1, b1: 2 });
+});
+
 test("a full branch leaves its share to the others", (t) => {
   const spec = containerSpec({
     placement: spreadSpec("node.labels.zone").placement,
