@@ -1,13 +1,23 @@
-// The CA of the managers' own NATS is replaced when a manager is removed: what it has opens nothing any more.
-import { copyFileSync } from "node:fs";
+// The CA of the managers' own NATS is replaced with the root, and when a manager is removed: what it has opens nothing any more.
+import { X509Certificate } from "node:crypto";
+import { copyFileSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import test from "ava";
-import { createWhenAccepted, serviceNames, sleepers, status, writeSteadily } from "../fixtures/control-client.ts";
+import test, { type ExecutionContext } from "ava";
+import {
+  createService,
+  createWhenAccepted,
+  runningTasks,
+  serviceNames,
+  sleepers,
+  status,
+  writeSteadily,
+} from "../fixtures/control-client.ts";
 import { labMissing, startLab, type Machine } from "../fixtures/lab.ts";
-import { startManager, type TestManager } from "../fixtures/muster.ts";
-import { endProcessesOf } from "../fixtures/processes.ts";
+import { startAgent, startManager, type TestManager } from "../fixtures/muster.ts";
+import { endProcessesOf, taskProcesses } from "../fixtures/processes.ts";
 import { until } from "../fixtures/until.ts";
+import { Trouble_Kind } from "../../proto/gen/messages.ts";
 import { patient } from "../support/slowness.ts";
 
 const missing = labMissing();
@@ -22,28 +32,141 @@ const answerTo = (certificate: string, machine: Machine): Promise<string> =>
     .run(process.execPath, probe, machine.address, String(natsPort), certificate)
     .catch((error: unknown) => String(error));
 
+const caFile = ({ dataDir }: TestManager): string => join(dataDir, "nats-tls", "ca.crt");
 const ownCertificate = ({ dataDir }: TestManager): string => join(dataDir, "nats-tls", "manager.pem");
 
-async function untilThree(manager: TestManager): Promise<void> {
-  const has = async (): Promise<boolean> => {
-    const { leaderId, warnings } = await status(manager);
-    return leaderId !== "" && !warnings.some((warning) => warning.includes("one replica"));
-  };
-  await until("three copies", () => has().catch(() => false), 240_000);
+interface Member {
+  readonly manager: TestManager;
+  readonly machine: Machine;
 }
 
-real("a removed manager's certificate for NATS is refused by every nats-server, and no write is lost", async (t) => {
+/** How many CAs of NATS this manager has created as the leader. */
+const created = ({ process: { output } }: TestManager): number =>
+  output.match(/created a new CA for NATS/g)?.length ?? 0;
+
+/** Until each manager misses no copy of the log, and its nats-server accepts its certificate. */
+async function untilWhole(members: readonly Member[]): Promise<void> {
+  for (const { machine, manager } of members)
+    await until(
+      "all copies",
+      async () => {
+        const { leaderId, troubles, warnings } = await status(manager);
+        const lacking = [
+          ...warnings.filter((warning) => warning.includes("one replica")),
+          ...troubles.filter(({ kind }) => kind === Trouble_Kind.COPIES_MISSING).map(({ sentence }) => sentence),
+        ];
+        if (leaderId === "" || lacking.length > 0) throw new Error(lacking.join("; "));
+        return (await answerTo(ownCertificate(manager), machine)) === "accepted";
+      },
+      240_000,
+    );
+}
+
+async function hasAll(t: ExecutionContext, manager: TestManager, written: readonly string[]): Promise<void> {
+  const lacking = async (): Promise<readonly string[]> => {
+    const names = new Set(await serviceNames(manager));
+    return written.filter((name) => !names.has(name));
+  };
+  await until("every write", async () => (await lacking()).length === 0, 30_000).catch(() => undefined);
+  t.deepEqual(await lacking(), []);
+}
+
+interface NodeRow {
+  readonly status?: { readonly state?: string };
+  readonly description?: { readonly tlsInfo?: { readonly trustRoot?: string; readonly certIssuerPublicKey?: string } };
+}
+
+/** Whether all nodes are READY, trust that root alone and have a certificate that it has issued. */
+function isEverywhere(root: string, nodes: readonly NodeRow[]): boolean {
+  const key = new X509Certificate(root).publicKey.export({ format: "der", type: "spki" }).toString("base64");
+  return nodes.every(({ description, status: { state } = {} }) => {
+    const { certIssuerPublicKey = "", trustRoot = "" } = description?.tlsInfo ?? {};
+    return (
+      state === "READY" &&
+      certIssuerPublicKey === key &&
+      Buffer.from(trustRoot, "base64").toString().trim() === root.trim()
+    );
+  });
+}
+
+/** The certificate that a manager presents to nodes. */
+async function presented({ machine, manager }: Member): Promise<X509Certificate> {
+  const options = `{ host: "${machine.address}", port: ${manager.port}, rejectUnauthorized: false }`;
+  const print = "process.stdout.write(socket.getPeerX509Certificate().toString()), socket.destroy()";
+  const script = `const socket = require("node:tls").connect(${options}, () => (${print}))`;
+  return new X509Certificate(await machine.run(process.execPath, "-e", script));
+}
+
+/** Replaces the root, and kills the leader's machine once it has begun to replace the CA of NATS. */
+async function rotatesRoot(t: ExecutionContext, members: readonly Member[]): Promise<void> {
+  const [first, second] = members as [Member, Member];
+  const oldRoot = await first.manager.muster("ca");
+  const former = join(first.manager.dataDir, "former.pem");
+  copyFileSync(ownCertificate(first.manager), former);
+  const formerCa = readFileSync(caFile(first.manager), "utf8");
+
+  const { leaderId } = await status(first.manager);
+  const ids = await Promise.all(members.map(async ({ manager }) => (await status(manager)).managerId));
+  const { manager: leader } = members[ids.indexOf(leaderId)] as Member;
+  const other = leader === second.manager ? first.manager : second.manager;
+  const writes = writeSteadily(other, "r");
+  await other.muster("swarm", "ca", "--rotate", "--detach");
+  await until("a new CA", () => created(leader) > 0, 120_000);
+  await leader.process.end("SIGKILL");
+  await endProcessesOf(leader.dataDir);
+  const count = (await serviceNames(other)).length;
+  await until("a write without it", async () => (await serviceNames(other)).length > count);
+  leader.process.start();
+  await leader.ready();
+
+  const root = await until(
+    "one new root everywhere",
+    async () => {
+      const found = await other.muster("ca");
+      return found !== oldRoot && isEverywhere(found, await other.json<NodeRow>("node", "ls")) ? found : null;
+    },
+    120_000,
+  );
+  for (const { machine } of members)
+    await until("a refusal", async () => (await answerTo(former, machine)) === "refused", 240_000);
+  await untilWhole(members);
+  for (const member of members) {
+    const { manager } = member;
+    t.is(await manager.muster("ca"), root);
+    t.true((await presented(member)).verify(new X509Certificate(root).publicKey), manager.address);
+    const ca = readFileSync(caFile(manager), "utf8");
+    t.is(ca, readFileSync(caFile(first.manager), "utf8"), "one list of CAs");
+    t.not(ca, formerCa);
+  }
+  const written = await writes.stop();
+  t.log(`${written.length} writes during the rotation`);
+  for (const { manager } of members) await hasAll(t, manager, written);
+}
+
+real("the CA of NATS is replaced with the root and without a removed manager, and no write is lost", async (t) => {
   t.timeout(patient(900_000));
   const { machines } = startLab(t, 3);
   const [one, two, last] = machines as [Machine, Machine, Machine];
   const first = await startManager(t, { on: one, port: 2377 });
+  const agent = await startAgent(t, first, { on: one });
+  await createService(first, sleepers("web", 1));
+  await until("a running task", async () => (await runningTasks(first)).length === 1);
   const second = await startManager(t, { on: two, port: 2377, join: first });
   const third = await startManager(t, { on: last, port: 2377, join: first });
-  for (const manager of [first, second, third]) await untilThree(manager);
+  const members = [
+    { manager: first, machine: one },
+    { manager: second, machine: two },
+    { manager: third, machine: last },
+  ];
+  await untilWhole(members);
+  const tasks = taskProcesses(agent.dataDir).map(({ pid }) => pid);
+  await rotatesRoot(t, members);
+
   const stolen = join(third.dataDir, "stolen.pem");
   copyFileSync(ownCertificate(third), stolen);
   t.deepEqual(await Promise.all([one, two].map((machine) => answerTo(stolen, machine))), ["accepted", "accepted"]);
 
+  const earlier = new Map(members.map(({ manager }) => [manager, created(manager)]));
   const { managerId } = await status(third);
   const writes = writeSteadily(first, "w");
   await third.process.end("SIGKILL");
@@ -56,7 +179,7 @@ real("a removed manager's certificate for NATS is refused by every nats-server, 
     ),
   );
   // The leader dies in the middle.
-  const made = ({ process: { output } }: TestManager): boolean => output.includes("created a new CA for NATS");
+  const made = (manager: TestManager): boolean => created(manager) > (earlier.get(manager) ?? 0);
   await until("a new CA", () => made(first) || made(second), 120_000);
   const leader = made(first) ? first : second;
   await leader.process.end("SIGKILL");
@@ -69,13 +192,13 @@ real("a removed manager's certificate for NATS is refused by every nats-server, 
   t.is(await answerTo(ownCertificate(second), one), "accepted");
   await createWhenAccepted(second, sleepers("after", 0));
   const written = [...(await writes.stop()), "after"];
-  const lacking = async (): Promise<readonly string[]> => {
-    const names = new Set(await serviceNames(first));
-    return written.filter((name) => !names.has(name));
-  };
-  await until("every write", async () => (await lacking()).length === 0, 30_000).catch(() => undefined);
-  t.deepEqual(await lacking(), []);
+  await hasAll(t, first, written);
   t.log(`${written.length} writes`);
+  t.deepEqual(
+    taskProcesses(agent.dataDir).map(({ pid }) => pid),
+    tasks,
+    "no task was restarted",
+  );
 
   // It comes back with its old data dir, and learns no new CA.
   third.process.start();
