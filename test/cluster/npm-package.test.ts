@@ -1,13 +1,15 @@
-// The npm package, installed from a registry on loopback: the command runs a cluster, and other programs import its parts.
+// The npm package, installed from a registry on loopback: it runs a cluster, and other programs import its parts.
 import { execFile, execFileSync } from "node:child_process";
 import { mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import test from "ava";
-import { startManager, tempDir } from "../fixtures/muster.ts";
+import { createService, runningTasks, sleepers } from "../fixtures/control-client.ts";
+import { startAgent, startManager, tempDir } from "../fixtures/muster.ts";
 import { freePort } from "../fixtures/ports.ts";
 import { npmRegistry } from "../fixtures/npm-registry.ts";
+import { until } from "../fixtures/until.ts";
 
 const top = fileURLToPath(new URL("../../", import.meta.url));
 const run = promisify(execFile);
@@ -57,7 +59,14 @@ test.serial("the npm package brings a command and a library with types", async (
   t.regex(execFileSync(command, ["simulate", "--list"], { encoding: "utf8" }), /rolling-update-rack-loss/);
 
   const port = await freePort();
-  const manager = await startManager(t, { args: ["--json-listen", `127.0.0.1:${port}`] });
+  const main = join(installed, "cli/main.js");
+  const manager = await startManager(t, {
+    program: main,
+    args: ["--json-listen", `127.0.0.1:${port}`],
+  });
+  await startAgent(t, manager, { program: main });
+  await createService(manager, sleepers("web", 1));
+  await until("a running task", async () => (await runningTasks(manager)).length === 1);
   const [ca, secret] = [join(out, "ca.pem"), join(out, "password")];
   writeFileSync(secret, "correct horse\n");
   await manager.muster("user", "add", "--role", "read-only", "--password-file", secret, "ada");
@@ -85,7 +94,7 @@ test.serial("the npm package brings a command and a library with types", async (
     readonly nodes: number;
   };
   t.is(model, "default");
-  t.is(nodes, 1);
+  t.is(nodes, 2);
   t.is(charts, execFileSync(command, ["charts", "--quiet"], { encoding: "utf8" }).trim().split("\n").length);
   t.deepEqual(kit, ["function", "function", "function"]);
 });
