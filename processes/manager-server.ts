@@ -75,6 +75,15 @@ export function createManagerServer(
   return server;
 }
 
+/** This manager's certificate, as long as its process lives. */
+export interface KeptCertificate {
+  /**
+   * Calls the listener with the certificate and with each later one, which the manager's node reports once the listener's promise is
+   * settled. Rejects as the first call does; the rejections of later calls are logged.
+   */
+  follow(listener: (certificate: ManagerCertificate) => Promise<void>): Promise<void>;
+}
+
 /** Opens the TLS port with this manager's certificate, and keeps the certificate valid for the life of the process. */
 export async function keepCertificate(
   { clockWatch, environment: env, standings }: Manager,
@@ -87,7 +96,7 @@ export async function keepCertificate(
   server: GrpcServer,
   listen: HostPort,
   onStop: (stop: () => void) => void,
-): Promise<void> {
+): Promise<KeptCertificate> {
   const facts = {
     hostname: hostname(),
     advertise,
@@ -96,16 +105,20 @@ export async function keepCertificate(
     os: process.platform,
   };
   let current: ManagerCertificate | null = null;
+  const followers: ((certificate: ManagerCertificate) => Promise<void>)[] = [];
   const first = await new Promise<ManagerCertificate>((resolve) => {
     const keeper = startManagerCertificate(env, pki, {
       facts,
       ...identity,
       onClockJump: (listener) => clockWatch.onJump(listener),
-      onCertificate: (certificate) => {
+      onCertificate: async (certificate) => {
         identity.trust(certificate.rootPem);
         if (current === null) resolve(certificate);
         else server.setCredentials(credentialsOf(certificate));
         current = certificate;
+        const failed = (error: unknown): void =>
+          env.telemetry.log.error({ error: String(error) }, "cannot use this manager's new certificate everywhere");
+        await Promise.all(followers.map((follow) => follow(certificate).catch(failed)));
       },
     });
     onStop(() => keeper.stop());
@@ -116,6 +129,12 @@ export async function keepCertificate(
     clock: env.clock,
     ...standings,
   });
+  return {
+    follow: (listener) => {
+      followers.push(listener);
+      return listener(current ?? first);
+    },
+  };
 }
 
 function credentialsOf({ acceptedPem, certificatePem, keyPem }: ManagerCertificate): Credentials {

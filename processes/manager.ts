@@ -344,7 +344,7 @@ export async function startManagerLife(
     const logins = createLogins(manager.environment, passwords);
     const server = createManagerServer(manager, lock, { logins, passwords }, telemetry, admission);
     undo.push(() => server.close(closeGraceMs));
-    await unlessEnding(
+    const certificate = await unlessEnding(
       keepCertificate(manager, identity, advertise, server, listen, (cancel) => undo.push(cancel)),
       ending,
     );
@@ -356,6 +356,7 @@ export async function startManagerLife(
         dataDir: dataDir.path,
         listen: nodesNats,
         calls: server.nodeCalls(),
+        certificate,
         refusals: admission.refusals,
         telemetry,
       });

@@ -1,22 +1,28 @@
-/** The certificate of a manager's NATS for nodes, and the file in memory from which nats-server reads it. */
+/**
+ * The certificate of a manager's NATS for nodes, and the file in memory from which nats-server reads it.
+ *
+ * NI1: it follows the manager's own certificate: issued anew with each one, by the same root, valid as long, and with the
+ *      cross-certificates by which nodes that trust an older root accept it (M4 of actors/certificates/manager-certificate.ts).
+ * NI2: nats-server is told to read a new one before the manager's node reports the manager's own: a rotation of the root waits for
+ *      that (M5).
+ */
 import { X509Certificate } from "node:crypto";
 import { closeSync, existsSync, ftruncateSync, mkdtempSync, openSync, rmSync, writeSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { olderIntermediates, type ManagerCertificate } from "../actors/certificates/manager-certificate.ts";
 import { clusterOf } from "../actors/manager/bootstrap.ts";
 import type { Manager } from "../actors/manager/manager.ts";
-import { createServerIdentity } from "../lib/pki/index.ts";
+import * as pki from "../lib/pki/index.ts";
 import { nodesNatsName } from "../lib/pki/presented.ts";
 import { UserError } from "../lib/user-error.ts";
-
-/** SwarmKit's default validity of node certificates. */
-const validityMs = 90 * 24 * 3_600_000;
-/** Compared with the wall clock, which may be set. */
-const checkMs = 60_000;
+import { issuerOf } from "../machines/certificates/issuer.ts";
+import type { KeptCertificate } from "./manager-server.ts";
 
 interface NodesNatsIdentity {
   /** Descriptor of the file with the certificate and its key. */
   readonly file: number;
+  /** The root that nodes trust. */
   rootPem(): string;
   /** SHA-256 of the current certificate and the one before, which the server may still show. */
   fingerprints(): readonly string[];
@@ -38,59 +44,74 @@ function openTlsFile(): number {
   return file;
 }
 
-/** Keeps a certificate of the root that nodes trust in the file. Throws UserError. */
-export async function openNodesNatsIdentity(env: Manager["environment"]): Promise<NodesNatsIdentity> {
+/** Keeps a certificate for the server in the file until `stop`. Throws UserError. */
+export async function openNodesNatsIdentity(
+  env: Manager["environment"],
+  certificate: KeptCertificate,
+): Promise<NodesNatsIdentity> {
   const file = openTlsFile();
   let rootPem = "";
-  let notAfterMs = 0;
+  /** The manager's certificate with which the present one was issued. */
+  let followedPem = "";
   let fingerprints: readonly string[] = [];
   let isStopped = false;
   const listeners: (() => void)[] = [];
-  const renew = async (): Promise<void> => {
-    const rootCa = clusterOf(env)?.rootCa ?? null;
-    const trustedPem = Buffer.from(rootCa?.caCert ?? []).toString();
-    const nowMs = env.clock.now();
-    if (trustedPem === rootPem && nowMs < notAfterMs - validityMs / 2) return;
-    const rootKeyPem = Buffer.from(rootCa?.caKey ?? []).toString();
-    if (rootKeyPem === "")
-      throw new UserError(
-        "cannot serve nodes over NATS: only an external CA has the key of the cluster's root. Start this manager without --listen-nodes-nats",
-      );
-    const issued = await createServerIdentity({
-      rootCertificatePem: trustedPem,
-      rootKeyPem,
-      names: [nodesNatsName],
-      addresses: [],
-      nowMs,
-      validityMs,
-    });
-    ftruncateSync(file);
-    writeSync(file, issued.certificatePem + issued.keyPem, 0);
-    ({ notAfterMs } = issued);
-    rootPem = trustedPem;
-    fingerprints = [new X509Certificate(issued.certificatePem).fingerprint256, ...fingerprints].slice(0, 2);
-    for (const listener of listeners) listener();
+  const follow = async (own: ManagerCertificate): Promise<void> => {
+    if (own.certificatePem !== followedPem) {
+      const issued = await issueWith(env, own);
+      // Its file may be another one's by now.
+      if (isStopped) return;
+      ftruncateSync(file);
+      writeSync(file, issued.chainPem + issued.keyPem, 0);
+      followedPem = own.certificatePem;
+      fingerprints = [new X509Certificate(issued.chainPem).fingerprint256, ...fingerprints].slice(0, 2);
+      for (const listener of listeners) listener();
+    }
+    rootPem = own.rootPem;
   };
-  await renew().catch((error: unknown) => {
+  const stop = (): void => {
+    isStopped = true;
     closeSync(file);
-    throw error;
-  });
-  const check = async (): Promise<void> => {
-    await renew().catch((error: unknown) =>
-      env.telemetry.log.error({ error: String(error) }, "cannot renew the certificate of the NATS for nodes"),
-    );
-    if (!isStopped) timer = setTimeout(() => void check(), checkMs);
   };
-  let timer = setTimeout(() => void check(), checkMs);
+  let following: Promise<void> = Promise.resolve();
+  try {
+    // Each call ends as its own renewal does.
+    await certificate.follow((own) => (following = following.catch(() => undefined).then(() => follow(own))));
+  } catch (error) {
+    stop();
+    throw error;
+  }
   return {
     file,
     rootPem: () => rootPem,
     fingerprints: () => fingerprints,
     onRenewed: (listener) => void listeners.push(listener),
-    stop: () => {
-      isStopped = true;
-      clearTimeout(timer);
-      closeSync(file);
-    },
+    stop,
   };
+}
+
+/** NI1 */
+async function issueWith(
+  env: Manager["environment"],
+  own: ManagerCertificate,
+): Promise<{ readonly chainPem: string; readonly keyPem: string }> {
+  const cluster = clusterOf(env);
+  const issuer = cluster === undefined ? null : issuerOf(cluster, pki.normalizePem);
+  if (issuer === null || issuer.keyPem === "")
+    throw new UserError(
+      "cannot serve nodes over NATS: only an external CA has the key of the cluster's root. Start this manager without --listen-nodes-nats",
+    );
+  const facts = pki.describeCertificate(own.certificatePem);
+  if (facts.kind === "malformed") throw new Error(`cannot read the manager's certificate: ${facts.reason}`);
+  const nowMs = env.clock.now();
+  const { certificatePem, keyPem } = await pki.createServerIdentity({
+    rootCertificatePem: issuer.rootPem,
+    rootKeyPem: issuer.keyPem,
+    names: [nodesNatsName],
+    addresses: [],
+    nowMs,
+    validityMs: facts.notAfterMs - nowMs,
+  });
+  const older = olderIntermediates(env, pki, issuer, own);
+  return { chainPem: [certificatePem, issuer.intermediatesPem, ...older].join(""), keyPem };
 }

@@ -16,6 +16,7 @@ import { createAccount, createUser, NodesAccess, type KeyPair } from "../runtime
 import { startNodesServer } from "../runtime/nats/server.ts";
 import type { Telemetry } from "../runtime/ports/index.ts";
 import type { HostPort } from "./addresses.ts";
+import type { KeptCertificate } from "./manager-server.ts";
 import { NodesAdmission } from "./nodes-admission.ts";
 import { openNodesNatsIdentity } from "./nodes-nats-identity.ts";
 
@@ -23,6 +24,7 @@ interface NodesNatsOptions {
   readonly dataDir: string;
   readonly listen: HostPort;
   readonly calls: NodeCalls;
+  readonly certificate: KeptCertificate;
   readonly refusals: Refusals;
   readonly telemetry: Telemetry;
 }
@@ -30,7 +32,7 @@ interface NodesNatsOptions {
 /** Serves until `stop`. Throws UserError, NatsServerProblem and NatsProblem. */
 export async function serveNodesNats(
   { environment: env }: Manager,
-  { calls, dataDir, listen, refusals, telemetry }: NodesNatsOptions,
+  { calls, certificate, dataDir, listen, refusals, telemetry }: NodesNatsOptions,
 ): Promise<{ stop(): Promise<void> }> {
   const { clock, managerId, random } = env;
   const { log } = telemetry;
@@ -39,8 +41,9 @@ export async function serveNodesNats(
     for (const step of undo.splice(0).reverse()) await step();
   };
   try {
-    const identity = await openNodesNatsIdentity(env);
+    const identity = await openNodesNatsIdentity(env, certificate);
     undo.push(() => identity.stop());
+    const [startedWith] = identity.fingerprints();
     const [issuer, systemUser, nodesUser] = [createAccount(), createUser(), createUser()];
     const server = await startNodesServer({
       dataDir: join(dataDir, "nodes"),
@@ -60,6 +63,7 @@ export async function serveNodesNats(
     });
     undo.push(() => server.stop());
     identity.onRenewed(() => server.reload());
+    if (identity.fingerprints()[0] !== startedWith) server.reload();
     const connect = async (user: KeyPair, name: string) => {
       const link = await openNodesLink({
         server: server.url,

@@ -146,8 +146,8 @@ export async function obtainManagerCertificate(
   return obtained(certificateOf(signed, cluster, issuer, renewAtMs, true), signed.csr);
 }
 
-/** M4: the cross-certificates of the previous chain that lead to roots that some node still trusts. */
-function olderIntermediates(
+/** M4: the cross-certificates of a chain that lead to roots that some node still trusts, without the issuer's own. */
+export function olderIntermediates(
   env: Environment,
   authority: CertificateAuthority,
   { intermediatesPem, trustedPem }: Issuer,
@@ -239,8 +239,11 @@ interface ManagerCertificateParts {
   save(identity: ManagerIdentity): void;
   /** Calls the listener after this machine's wall clock was set: the certificate may have expired, or not be valid yet. */
   onClockJump(listener: () => void): void;
-  /** Called with the first certificate to serve with, and with each one that differs from the last. */
-  onCertificate(certificate: ManagerCertificate): void;
+  /**
+   * Called with the first certificate to serve with, and with the present one after each later check. It is in use when the promise
+   * is settled, or at once.
+   */
+  onCertificate(certificate: ManagerCertificate): void | Promise<void>;
 }
 
 /** Obtains and renews the manager's certificate until stopped. */
@@ -277,7 +280,8 @@ export function startManagerCertificate(
         if (!obtained.isStillGood()) throw new Error("the root certificate changed meanwhile");
       }
       if (signal.aborted) return;
-      parts.onCertificate(certificate);
+      await parts.onCertificate(certificate);
+      if (signal.aborted) return;
       if (isShown) await obtained.tell();
       if (signal.aborted) return;
       isShown = true;

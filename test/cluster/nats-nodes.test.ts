@@ -304,6 +304,26 @@ test.serial(
   },
 );
 
+test.serial(
+  "a rotation of the root ends with a node over NATS that trusts the new one, and has kept its session",
+  async (t) => {
+    t.timeout(patient(120_000));
+    const port = await freePort();
+    const manager = await startManager(t, { args: ["--listen-nodes-nats", `127.0.0.1:${port}`] });
+    const agent = await startAgent(t, manager, { hostname: "far", join: `nats://127.0.0.1:${port}` });
+    const before = await manager.muster("ca");
+    await manager.muster("swarm", "ca", "--rotate", "--detach");
+    const root = async (): Promise<string> => {
+      const trusted = (await nodeCalled(manager, "far")).description?.tlsInfo?.trustRoot ?? new Uint8Array();
+      return Buffer.from(trusted).toString().trim();
+    };
+    await until("the new root on the node", async () => (await root()) !== before, 30_000);
+    t.is(await root(), await manager.muster("ca"));
+    t.true(await isReady(manager, "far"));
+    t.is(new Set(agent.sessions()).size, 1);
+  },
+);
+
 test.serial("an agent whose token is wrong ends at once, and says so", async (t) => {
   t.timeout(patient(120_000));
   const port = await freePort();
