@@ -6,6 +6,7 @@ import test from "ava";
 import { followEvents } from "../../edges/docker/objects/events.ts";
 import type { DockerRequest } from "../../edges/docker/request.ts";
 import { SimClock } from "../../runtime/sim/clock.ts";
+import { until } from "../fixtures/until.ts";
 
 /** Events of a manager that ends the stream at once, whatever the reason is, with so many bytes unread. */
 async function ended(t: { teardown(act: () => void): void }, unread: number) {
@@ -50,7 +51,7 @@ test("EV3: a client that does not read is disconnected when its events end for w
   await clock.run({ untilMs: clock.now() + 9_000 });
   t.deepEqual(outcomes, []);
   await clock.run({ untilMs: clock.now() + 2_000 });
-  await new Promise((resolve) => setTimeout(resolve, 100));
+  await until("an outcome", () => outcomes.length > 0);
   t.deepEqual(outcomes, ["dropped"]);
 });
 

@@ -5,6 +5,7 @@ import { startLives } from "../../processes/manager-lives.ts";
 import { NatsAway } from "../../processes/managers-nats.ts";
 import { Interrupted } from "../../processes/signals.ts";
 import { UserError } from "../../lib/user-error.ts";
+import { until } from "../fixtures/until.ts";
 
 const away = (): never => {
   throw new NatsAway("no nats-server answers at 10.0.0.1:2378");
@@ -36,6 +37,7 @@ function lives(steps: readonly ((life: Life) => void)[]) {
   return { begun, ending, events, started };
 }
 
+/** Nothing happens meanwhile. */
 const settle = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 20));
 
 test("a manager whose NATS is away tries again until it is back", async (t) => {
@@ -53,8 +55,7 @@ test("the life after a move waits for its NATS, and the process goes on", async 
   const { begun, events, started } = lives([() => {}, away, away]);
   const process = await started;
   begun[0]?.restart();
-  await settle();
-  t.is(process.controlSocket, "socket 4");
+  await until("the next life", () => process.controlSocket === "socket 4");
   t.deepEqual(
     events.filter((event) => !event.startsWith("no nats-server")),
     ["life 1 serves", "life 1 ends", "life 4 serves"],
@@ -69,7 +70,7 @@ test("a manager that waits for its NATS ends at a signal, and when it is stopped
   const later = lives([() => {}, ...Array.from({ length: 9_999 }, () => away)]);
   const process = await later.started;
   later.begun[0]?.restart();
-  await settle();
+  await until("the next life's attempts", () => later.begun.length > 2);
   await process.stop();
   const count = later.begun.length;
   await settle();
@@ -88,6 +89,6 @@ test("any other error of a start ends the process", async (t) => {
   const { begun, events, started } = lives([() => {}, refuse]);
   await started;
   begun[0]?.restart();
-  await settle();
-  t.deepEqual(events.at(-1), "broken: the disk is full");
+  await until("the end", () => events.at(-1) === "broken: the disk is full");
+  t.pass();
 });
