@@ -138,14 +138,18 @@ export function drained(response: ServerResponse): Promise<boolean> {
   });
 }
 
-/** Writes a list without building its whole text: other events run in between, and a slow client is waited for. */
+/**
+ * Writes a list without building its whole text: other events run in between, and a slow client is waited for. `before` and
+ * `after`: the rest of a text of which it is a part.
+ */
 export async function writeList<Item>(
   { response }: DockerRequest,
   items: Iterable<Item>,
   objectOf: (item: Item) => unknown,
+  [before, after]: readonly [before: string, after: string] = ["", ""],
 ): Promise<null> {
   response.writeHead(200, { "content-type": "application/json" });
-  let piece = "[";
+  let piece = `${before}[`;
   let isFirst = true;
   let turnEnds = performance.now() + turnMsMax;
   for (const item of items) {
@@ -162,6 +166,6 @@ export async function writeList<Item>(
     if (response.destroyed) return null;
     turnEnds = performance.now() + turnMsMax;
   }
-  response.end(`${piece}]\n`);
+  response.end(`${piece}]${after}\n`);
   return null;
 }

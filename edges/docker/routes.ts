@@ -36,7 +36,10 @@ const plainContainers = elsewhere(
   "containers without a service",
   "create a service (docker service create), or use the engine of a node (docker -H ssh://NODE)",
 );
-const localVolumes = elsewhere("local volumes", "prune them with the engine of each node");
+const unused = elsewhere(
+  "unused containers, images, local volumes and build caches",
+  "prune them on each node (docker -H ssh://NODE system prune)",
+);
 const plugins = elsewhere("plugins", "install them on the engine of each node (docker -H ssh://NODE plugin install)");
 
 export const routes: readonly Route[] = [
@@ -108,10 +111,13 @@ export const routes: readonly Route[] = [
   ["GET", "/volumes", listVolumes],
   ["GET", "/volumes/*", inspectVolume],
   ["POST", "/volumes/create", createVolume],
-  ["POST", "/volumes/prune", localVolumes],
+  ["POST", "/volumes/prune", unused],
   ["PUT", "/volumes/*", updateVolume],
   ["DELETE", "/volumes/*", removeVolume],
 
+  ["POST", "/containers/prune", unused],
+  ["POST", "/images/prune", unused],
+  ["POST", "/build/prune", unused],
   ["GET", "/images/*", images],
   ["POST", "/images/*", images],
   ["DELETE", "/images/*", images],

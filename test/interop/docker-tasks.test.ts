@@ -77,6 +77,9 @@ async function typed(
   return { status, out, err: "" };
 }
 
+/** Docker's client sets the size of a terminal once the command runs: the shell may show its prompt before. */
+const untilSized = 'until [ "$(stty size)" = "31 77" ]; do sleep 0.1; done';
+
 interface Side {
   readonly socket: string;
   /** Name of the service's container. */
@@ -162,7 +165,7 @@ async function withOpenInput(both: Both): Promise<void> {
     const left = await typed(side.socket, ["attach", "--detach-keys", "x,y", container], ["xy"], false);
     const detached = await detachedBy(side.socket, `${path}v,w`, "vw");
     const states = await docker(side.socket, ["ps", "--filter", "name=shell.1", "--format", "{{.State}}"]);
-    const lines = ["stty size; echo $((40 + 2))", "exit 7"];
+    const lines = [`${untilSized}; stty size; echo $((40 + 2))`, "exit 7"];
     const { out, status } = await typed(side.socket, ["attach", container], lines, false);
     return {
       // A stock engine answers in plain text here.
@@ -266,7 +269,7 @@ test("commands into the containers of tasks have a stock manager's exit status a
     const { out, status } = await typed(
       socket,
       ["exec", "-it", container, "sh"],
-      ["stty size; echo $((40 + 2))", "exit 7"],
+      [`${untilSized}; stty size; echo $((40 + 2))`, "exit 7"],
     );
     return { status, has: [/\n42\r/.test(out), /\n31 77\r/.test(out)] };
   })) as { readonly has: readonly boolean[] };
@@ -282,6 +285,11 @@ test("commands into the containers of tasks have a stock manager's exit status a
     const { err, out, status } = await docker(socket, words);
     const isWhole = /^web\.1\.\w+ \d+\.\d\d% [\d.]+[KM]iB \/ [\d.]+[GM]iB \d\n$/.test(out);
     return { status, err, shown: isWhole || out };
+  });
+
+  await both(async ({ socket }) => {
+    const { out } = await docker(socket, ["system", "df", "--format", "{{.Type}} {{.TotalCount}} {{.Active}}"]);
+    return out.split("\n").find((line) => line.startsWith("Containers"));
   });
 
   await withOpenInput(both);

@@ -72,6 +72,20 @@ const paths: readonly EngineRequest[] = [
   get("/secrets/create/x"),
 ];
 
+const prunes: readonly EngineRequest[] = [
+  { until: ["odd"] },
+  { until: [""] },
+  { until: ["1.x"] },
+  { until: ["1:2"] },
+  { until: ["24h", "1h"] },
+  { odd: ["1"], until: ["odd"] },
+  { dangling: ["true"] },
+].map((each) => ({ ...filtered("/networks/prune", each), method: "POST" }));
+
+const usages: readonly EngineRequest[] = ["odd", "", "image&type=odd"].map((type) =>
+  refusedSince("1.42", get(`/system/df?type=${type}`)),
+);
+
 const missing: readonly EngineRequest[] = [
   ...["services", "nodes", "tasks", "secrets", "configs", "networks"].map((kind) => get(`/${kind}/absent`)),
   ...["services", "nodes", "secrets", "configs", "networks"].map((kind) => remove(`/${kind}/absent`)),
@@ -340,6 +354,8 @@ export const wrongRequests: readonly EngineRequest[] = [
   ...paths,
   ...missing,
   ...versions,
+  ...prunes,
+  ...usages,
   ...filters,
   ...words,
   ...texts,

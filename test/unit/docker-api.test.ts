@@ -9,9 +9,10 @@ import { secretBody } from "../../edges/docker/bodies/content.ts";
 import { Failure, failureOf } from "../../edges/docker/failure.ts";
 import { parseFilters } from "../../edges/docker/filters.ts";
 import { parseJson } from "../../edges/docker/go-json.ts";
-import { isSet, timestampOf, versionOf } from "../../edges/docker/go-text.ts";
+import { isSet, timeBefore, timestampOf, versionOf } from "../../edges/docker/go-text.ts";
 import { sizeOf } from "../../edges/docker/objects/execs.ts";
 import { demandIPv4, versionedNetwork } from "../../edges/docker/objects/networks.ts";
+import { usageTypesOf } from "../../edges/docker/objects/system.ts";
 import { writeList, type DockerRequest } from "../../edges/docker/request.ts";
 import { check, type Json } from "../../edges/docker/shape.ts";
 import { partOnce, textOf, writtenOnce } from "../../edges/docker/written.ts";
@@ -302,4 +303,37 @@ test("a size that is not a number is refused in the words of its version", (t) =
   t.is(refusal("1.48", "h=10"), 'invalid resize width "": invalid syntax');
   t.is(refusal("1.48", "h=ten&w=20"), 'invalid resize height "ten": invalid syntax');
   t.deepEqual(sizeOf({ version: "1.48", query: new URLSearchParams("h=10&w=20") }).width, 20);
+});
+
+test("times and durations of a filter are read as Go reads them", (t) => {
+  const now = Date.parse("2026-11-29T12:00:00Z");
+  for (const [text, time] of [
+    ["24h", now - 86_400_000],
+    ["1h30m", now - 5_400_000],
+    ["-1.5h", now + 5_400_000],
+    ["250ms", now - 250],
+    ["0", 0],
+    ["12.5", 12_500],
+    ["1795937627", 1_795_937_627_000],
+    ["2020-01-01", new Date(2020, 0, 1).getTime()],
+    ["2020-01-01T10", new Date(2020, 0, 1, 10).getTime()],
+    ["2020-01-01T10:05Z", Date.UTC(2020, 0, 1, 10, 5)],
+    ["2020-01-01T10:00:00.25+02:00", Date.UTC(2020, 0, 1, 8, 0, 0, 250)],
+  ] as const)
+    t.is(timeBefore(text, now), time, text);
+  for (const text of ["", "odd", "1.x", "1:2", "2020-13-01", "24 h", "1d", "-5"])
+    t.is(timeBefore(text, now), null, text);
+});
+
+test("disk usage is shown of the kinds that a client names", (t) => {
+  const types = (version: string, query: string): readonly string[] => [
+    ...usageTypesOf({ version, query: new URLSearchParams(query) }),
+  ];
+  t.is(types("1.51", "").length, 4);
+  t.deepEqual(types("1.51", "type=image&type=volume"), ["image", "volume"]);
+  t.is(
+    messageOf(() => types("1.42", "type=odd")),
+    "unknown object type: odd",
+  );
+  t.is(types("1.41", "type=odd").length, 4);
 });

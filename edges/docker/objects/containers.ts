@@ -177,6 +177,21 @@ async function listedTasks({ calls }: Pick<DockerRequest, "calls">): Promise<rea
   return (await calls.unary(ControlService.methods.ListTasks, ListTasksRequest.create({}))).tasks;
 }
 
+/** Their number, and how many of them run; `write` answers with all of them within a text. */
+export async function allContainers(request: DockerRequest): Promise<{
+  readonly total: number;
+  readonly running: number;
+  write(around: readonly [before: string, after: string]): Promise<null>;
+}> {
+  const all = [...containersOf(request.backend.store, await listedTasks(request))];
+  const now = request.backend.clock.now();
+  return {
+    total: all.length,
+    running: all.filter(({ state }) => state === "running").length,
+    write: (around) => writeList(request, all, (container) => summary(container, now), around),
+  };
+}
+
 export const listContainers: Handler = async (request) => {
   const { backend, query } = request;
   const limitText = query.get("limit") ?? "";

@@ -8,13 +8,23 @@ import {
 } from "../../../proto/gen/messages.ts";
 import { networkObject } from "../../../lib/docker-objects/index.ts";
 import type { DockerObject } from "../../../lib/docker-objects/values.ts";
+import { RpcError, Status } from "../../../runtime/ports/rpc.ts";
 import { networkBody } from "../bodies/network.ts";
 import { badRequest, Failure, notHere } from "../failure.ts";
 import type { Filters } from "../filters.ts";
-import { parseBool } from "../go-text.ts";
+import { parseBool, timeBefore } from "../go-text.ts";
 import { findNetwork } from "../find.ts";
 import { isOlder } from "../api-version.ts";
-import { bodyOf, demandJson, filtersOf, ok, writeList, type DockerRequest, type Handler } from "../request.ts";
+import {
+  bodyOf,
+  demandJson,
+  filtersOf,
+  hasOldWords,
+  ok,
+  writeList,
+  type DockerRequest,
+  type Handler,
+} from "../request.ts";
 import type { Json } from "../shape.ts";
 
 const { methods } = ControlService;
@@ -133,8 +143,39 @@ export const removeNetwork: Handler = async ({ calls, name }) => {
   return { status: 204 };
 };
 
+/** In milliseconds since the epoch; infinite without the filter. Throws Failure. */
+function untilOf(request: DockerRequest, filters: Filters): number {
+  const [until, ...others] = filters.of("until");
+  const status = hasOldWords(request) ? 500 : 400;
+  if (others.length > 0) throw new Failure(status, "more than one until filter specified");
+  if (until === undefined) return Number.POSITIVE_INFINITY;
+  const time = timeBefore(until, request.backend.clock.now());
+  if (time === null) throw new Failure(status, `failed to parse value as time or duration: ${JSON.stringify(until)}`);
+  return time;
+}
+
+/** Removes networks that are in no use: the ledger decides, as for each removal. The ingress network stays. */
 export const pruneNetworks: Handler = async (request) => {
-  filtersOf(request).accept(["label", "label!", "until"]);
-  // A stock manager keeps the cluster's networks: they may be used by services whose tasks are elsewhere.
-  return ok({ NetworksDeleted: null });
+  const filters = filtersOf(request).accept(["label", "label!", "until"]);
+  const until = untilOf(request, filters);
+  const isMeant = ({ meta, spec }: Network): boolean => {
+    const labels = spec?.annotations?.labels ?? {};
+    const createdMs = (meta?.createdAt?.seconds ?? 0) * 1_000 + (meta?.createdAt?.nanos ?? 0) / 1e6;
+    const isKept = filters.of("label!").length > 0 && filters.matchesLabels("label!", labels);
+    return spec?.ingress !== true && createdMs <= until && filters.matchesLabels("label", labels) && !isKept;
+  };
+  request.calls.demand("operator");
+  const removed: string[] = [];
+  for (const { id, spec } of (await networksOf(request)).filter(isMeant)) {
+    try {
+      await request.calls.unary(methods.RemoveNetwork, RemoveNetworkRequest.create({ networkId: id, name: "" }));
+      removed.push(spec?.annotations?.name ?? "");
+    } catch (error) {
+      // In use, or removed by another client meanwhile.
+      const isKept =
+        error instanceof RpcError && [Status.FAILED_PRECONDITION, Status.NOT_FOUND].some((code) => code === error.code);
+      if (!isKept) throw error;
+    }
+  }
+  return ok({ NetworksDeleted: removed.length === 0 ? null : removed });
 };

@@ -12,8 +12,10 @@ import { clusterObject } from "../../../lib/docker-objects/cluster.ts";
 import { version as ownVersion } from "../../../lib/version.ts";
 import { isOlder, newestVersion, oldestVersion } from "../api-version.ts";
 import { findCluster } from "../find.ts";
-import { ok, type Handler } from "../request.ts";
-import { containerState } from "./containers.ts";
+import { badRequest } from "../failure.ts";
+import { isSet } from "../go-text.ts";
+import { ok, type DockerRequest, type Handler } from "../request.ts";
+import { allContainers, containerState } from "./containers.ts";
 
 /** Go's name of the processor. */
 const goArch: string = ({ x64: "amd64", arm: "arm" } as Readonly<Record<string, string>>)[arch()] ?? arch();
@@ -149,8 +151,36 @@ export const info: Handler = async ({ calls, backend }) => {
   });
 };
 
-/** Images, volumes and build caches are on the nodes, and nobody has added up their sizes. */
-export const diskUsage: Handler = ({ version }) =>
-  isOlder(version, "1.52")
-    ? ok({ LayersSize: 0, Images: [], Containers: [], Volumes: [], BuildCache: [], BuilderSize: 0 })
-    : ok({});
+const usageTypes = ["container", "image", "volume", "build-cache"] as const;
+type UsageType = (typeof usageTypes)[number];
+
+/** The kinds that the client asks for. Throws Failure. Before 1.42 it cannot choose. */
+export function usageTypesOf({ query, version }: Pick<DockerRequest, "query" | "version">): ReadonlySet<UsageType> {
+  const given = isOlder(version, "1.42") ? [] : query.getAll("type");
+  if (given.length === 0) return new Set(usageTypes);
+  return new Set(
+    given.map((text) => {
+      const type = usageTypes.find((each) => each === text);
+      if (type === undefined) throw badRequest(`unknown object type: ${text}`);
+      return type;
+    }),
+  );
+}
+
+/** Images, local volumes and build caches are on the nodes, and nobody has added up their sizes: only containers are counted. */
+export const diskUsage: Handler = async (request) => {
+  const { query, version } = request;
+  const types = usageTypesOf(request);
+  const containers = types.has("container") ? await allContainers(request) : null;
+  if (isOlder(version, "1.52")) {
+    const list = (type: UsageType): string => (types.has(type) ? "[]" : "null");
+    const builder = isOlder(version, "1.42") ? ',"BuilderSize":0' : "";
+    const before = `{"LayersSize":0,"Images":${list("image")},"Containers":`;
+    const after = `,"Volumes":${list("volume")},"BuildCache":${list("build-cache")}${builder}}`;
+    return containers === null ? ok(JSON.parse(`${before}null${after}`)) : containers.write([before, after]);
+  }
+  if (containers === null) return ok({});
+  const usage = { ActiveCount: containers.running, TotalCount: containers.total, TotalSize: 0, Reclaimable: 0 };
+  if (!isSet(query.get("verbose"))) return ok({ ContainerUsage: usage });
+  return containers.write([`{"ContainerUsage":${JSON.stringify(usage).slice(0, -1)},"Items":`, "}}"]);
+};
