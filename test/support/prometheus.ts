@@ -64,7 +64,15 @@ const candidates = [process.env["MUSTER_PROMTOOL"] ?? "", "promtool"].filter((pa
 export const promtool: string | null =
   candidates.find((path) => spawnSync(path, ["--version"], { stdio: "ignore" }).status === 0) ?? null;
 
-/** Runs it in a folder of this tree; returns its output and exit status. */
+/** The server of the same package, beside promtool; null if there is none. */
+export const prometheus: string | null =
+  promtool === null
+    ? null
+    : ([promtool.replace(/promtool$/, "prometheus")].find(
+        (path) => spawnSync(path, ["--version"], { stdio: "ignore" }).status === 0,
+      ) ?? null);
+
+/** Runs promtool in a folder of this tree; returns its output and exit status. */
 export function runPromtool(folder: string, args: readonly string[], input?: string) {
   const ran = spawnSync(promtool as string, args, { cwd: join(top, folder), encoding: "utf8", input });
   return { code: ran.status, output: ran.stdout + ran.stderr };
