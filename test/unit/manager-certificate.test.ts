@@ -121,6 +121,41 @@ test("a manager presents a certificate before its node reports it: a rotation en
   t.deepEqual(issuerTold(), shown[1]?.own);
 });
 
+test("M5: a manager's node reports a certificate once what follows it is ready, and not after a stop", async (t) => {
+  const { env, run, store, held, hold, update } = await rootWorld(t);
+  const reported = () => store.get("node", "manager1")?.description?.tlsInfo?.certIssuerPublicKey ?? new Uint8Array();
+  const uses: PromiseWithResolvers<void>[] = [];
+  const keeper = startManagerCertificate(env, pki, {
+    facts,
+    load: held,
+    save: hold,
+    onClockJump: () => {},
+    onCertificate: () => {
+      const use = Promise.withResolvers<void>();
+      uses.push(use);
+      return use.promise;
+    },
+  });
+  t.teardown(() => keeper.stop());
+  await run(() => uses.length === 1);
+  uses[0]?.resolve();
+  const first = reported();
+  await update({ forceRotate: 1 });
+  await run(() => uses.length === 2);
+  await run(() => false, 20);
+  t.deepEqual(reported(), first);
+  uses[1]?.resolve();
+  await run(() => reported() !== first);
+  const second = reported();
+  t.notDeepEqual(second, first);
+  await update({ forceRotate: 2 });
+  await run(() => uses.length === 3);
+  keeper.stop();
+  uses[2]?.resolve();
+  await run(() => false, 20);
+  t.deepEqual(reported(), second);
+});
+
 test("M4: a manager that starts while a rotation ends is accepted by managers that do not know the new root yet", async (t) => {
   const { cluster, env, held, hold, rotation, run, seed, update } = await rootWorld(t);
   const rootNow = (): string => text.decode(cluster().rootCa?.caCert);
