@@ -123,7 +123,7 @@ export interface NatsServer {
   readonly isRunning: boolean;
   /** Terminates the current process, which is then started again. */
   restart(why: string): void;
-  /** Reads the files of `tls` again; connections stay. */
+  /** Reads its certificate again. Connections stay, except those that a callout admitted: nats-server closes them. */
   reload(): void;
   /** Restarts it, so that all connections end; resolves when it answers again, or has been stopped. */
   renew(why: string): Promise<void>;
