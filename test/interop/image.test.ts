@@ -95,7 +95,10 @@ function missing(): string | null {
       clusterMs,
     );
 
-    execFileSync("docker", ["exec", "-i", nameOf("manager-1"), "muster", "stack", "deploy", "-d", "-c", "-", "trial"], {
+    // As the page says it, with the stack on standard input.
+    t.regex((await composed("exec", "-T", "manager-1", "muster", "node", "ls")).stdout, / agent-1 /);
+    const deploy = ["muster", "stack", "deploy", "-d", "-c", "-", "trial"];
+    execFileSync(command, [...project, "exec", "-T", "manager-1", ...deploy], {
       env,
       input: readFileSync(join(folder, "stack.yaml")),
       stdio: ["pipe", "ignore", "pipe"],
