@@ -82,7 +82,7 @@ function whyUnconnected(path: string, error: unknown): string {
         "log in as a user of the cluster (see 'muster context create --help')"
       );
     case "ECONNREFUSED":
-      return `connection refused: its manager is no longer running. ${startAgain}`;
+      return `connection refused: its manager has stopped, or is still starting, as its log says. ${startAgain}`;
     default:
       return message.replace(`cannot connect to ${path}: `, "");
   }

@@ -1,6 +1,8 @@
-// A manager whose nats-server has its own small disk, in the manager's mount namespace: behaviour while the disk is full to the
-// last byte and changes are written, and after space is freed.
-import { closeSync, existsSync, openSync, rmSync, writeSync } from "node:fs";
+// A manager whose nats-server has its own small disk, in a mount namespace: behaviour while the disk is full to the last byte and
+// changes are written, or the manager starts, and after space is freed.
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { closeSync, openSync, rmSync, writeSync } from "node:fs";
 import { join } from "node:path";
 import test, { type ExecutionContext } from "ava";
 import { NodeStatus_State } from "../../proto/gen/messages.ts";
@@ -14,9 +16,9 @@ import {
   tasks,
   writeSteadily,
 } from "../fixtures/control-client.ts";
-import { runMuster, startAgent, startManager, type TestManager } from "../fixtures/muster.ts";
+import { runMuster, startAgent, startManager, tempDir, type TestManager } from "../fixtures/muster.ts";
 import { natsBinaries } from "../fixtures/nats-server.ts";
-import { taskProcesses } from "../fixtures/processes.ts";
+import { endProcessesOf, taskProcesses } from "../fixtures/processes.ts";
 import { until } from "../fixtures/until.ts";
 import { patient } from "../support/slowness.ts";
 
@@ -33,12 +35,18 @@ interface SmallDisk {
 }
 
 async function onSmallDisk(t: ExecutionContext, binary: string): Promise<SmallDisk> {
-  const mount = `mkdir -p "$1/nats" && mount -t tmpfs -o size=${diskMegabytes}m none "$1/nats" && shift && exec "$@"`;
+  const dataDir = tempDir(t, "manager");
+  // The mount outlives the manager's process.
+  const mount = `mkdir -p "$1/nats" && mount -t tmpfs -o size=${diskMegabytes}m none "$1/nats" && echo && exec sleep infinity`;
+  const holder = spawn("unshare", ["-m", "sh", "-c", mount, "sh", dataDir], { stdio: ["ignore", "pipe", "inherit"] });
+  t.teardown(() => holder.kill("SIGKILL"));
+  await once(holder.stdout, "data");
   const manager = await startManager(t, {
+    dataDir,
     env: { MUSTER_NATS_SERVER: binary },
-    wrap: (dataDir) => ["unshare", "-m", "sh", "-c", mount, "sh", dataDir],
+    wrap: () => ["nsenter", `--mount=/proc/${holder.pid}/ns/mnt`, "--"],
   });
-  const disk = `/proc/${manager.process.child.pid}/root${manager.dataDir}/nats`;
+  const disk = `/proc/${holder.pid}/root${dataDir}/nats`;
   const ballast = join(disk, "ballast");
   const fillBut = (megabytes: number): void => {
     const file = openSync(ballast, "a");
@@ -135,15 +143,24 @@ for (const binary of natsBinaries) {
   );
 }
 
-rootTest("a manager starts on a disk that has become half full, and on one that is completely full", async (t) => {
-  t.timeout(patient(600_000));
-  const dataDir = "nats/nats/server.conf";
-  for (const binary of natsBinaries) {
-    const { manager, fill, free } = await onSmallDisk(t, binary);
-    await createService(manager, sleepers("web", 0));
-    t.true(existsSync(`/proc/${manager.process.child.pid}/root${manager.dataDir}/${dataDir}`));
-    fill();
-    free();
-    await accepted(manager);
-  }
-});
+for (const binary of natsBinaries)
+  rootTest(
+    `a manager that starts on a full disk says so, and serves as soon as there is space (${binary})`,
+    async (t) => {
+      t.timeout(patient(600_000));
+      const { manager, fill, free } = await onSmallDisk(t, binary);
+      await createService(manager, sleepers("web", 0));
+      fill();
+      await manager.process.end("SIGKILL");
+      await endProcessesOf(manager.dataDir);
+      const seen = manager.process.output.length;
+      manager.process.start();
+      const reason = /no leader accepted the change in time: the log's disk is full: \d+ MB are free/;
+      await until("the reason", () => reason.test(manager.process.output.slice(seen)), patienceMs);
+      t.true(manager.process.isRunning);
+      free();
+      await manager.ready();
+      t.deepEqual(await serviceNames(manager), ["web"]);
+      await accepted(manager);
+    },
+  );
