@@ -126,6 +126,14 @@ test("words of a command and values of its environment are literal, although a d
   t.is(rest.at(-2), join(world.folder, "allocs", "t1", "web"));
 });
 
+test("the standard input of a process ends at once, and nobody can write to it", async (t) => {
+  const world = await node(t);
+  const { driver } = await world.life();
+  await run(driver, driverTask("t1", sh("cat; echo over; readlink /proc/$$/fd/0")));
+  t.is((await driver.wait("t1"))?.code, 0);
+  t.is(world.output("t1"), "over\n/dev/null\n");
+});
+
 test("an agent that follows a killed one recovers a process with its pid, and stops it by its signal", async (t) => {
   const world = await node(t);
   const before = await world.life();
