@@ -1,5 +1,6 @@
 /**
- * Load generator: `node bench/agents.ts --join ADDR:PORT --token TOKEN --agents N [--first N] [--batch] [--probe] [--wait]`.
+ * Load generator: `node bench/agents.ts --join ADDR:PORT --token TOKEN --agents N [--first N] [--batch] [--probe]
+ * [--nodes-nats URL] [--wait]`.
  *
  * Prints one JSON line when its agents are prepared, one when all have joined, then one whenever the count of RUNNING tasks has
  * changed (polled every 20 ms), each with the epoch time in ms of what it reports. With `--wait` it joins on a line `join` on
@@ -19,6 +20,7 @@ const { values } = parseArgs({
     batch: { type: "boolean", default: false },
     probe: { type: "boolean", default: false },
     wait: { type: "boolean", default: false },
+    "nodes-nats": { type: "string" },
     "joins-at-once": { type: "string", default: "50" },
   },
 });
@@ -36,6 +38,7 @@ const fleet = new Fleet({
   first: Number(values.first),
   batch: values.batch,
   isProbe: values.probe,
+  ...(values["nodes-nats"] === undefined ? {} : { nodesNats: values["nodes-nats"] }),
   joinsAtOnce: Number(values["joins-at-once"]),
 });
 

@@ -37,7 +37,10 @@ import {
 } from "../proto/gen/messages.ts";
 import { connectTls } from "../edges/grpc/client.ts";
 import { createKeyAndCsr } from "../lib/pki/index.ts";
+import { natsDialer } from "../processes/nats-dialer.ts";
 import { RpcError, Status, type RpcChannel } from "../runtime/ports/rpc.ts";
+import { SystemClock } from "../runtime/system/clock.ts";
+import { SystemRandom } from "../runtime/system/random.ts";
 
 const callTimeoutMs = 60_000;
 /** As SwarmKit's agent: bounds of 0.1, 0.3, 0.7 … up to 8 s, delays uniform below them. */
@@ -67,6 +70,8 @@ interface FleetOptions {
   readonly isProbe?: boolean;
   /** Network drivers of the nodes; default: overlay only. */
   readonly networks?: readonly string[];
+  /** URL of the manager's NATS for nodes; absent: the agents' sessions are over gRPC. They join over gRPC. */
+  readonly nodesNats?: string;
   /** Receives every message to an agent. */
   readonly observe?: (sent: Sent) => void;
 }
@@ -145,6 +150,27 @@ export class Fleet {
     await Promise.all(Array.from({ length: Math.min(this.options.joinsAtOnce, this.options.agents) }, joinOne));
   }
 
+  /** A connection of a node to the manager. */
+  connect({ certificatePem, keyPem }: Identity): Promise<RpcChannel> {
+    const { options, rootPem } = this;
+    const { host, nodesNats, port } = options;
+    if (nodesNats !== undefined)
+      return natsDialer({ clock: new SystemClock(), random: new SystemRandom(), urls: [nodesNats], token: "" }).dial(
+        "",
+        "node",
+        { certificatePem, keyPem, rootPem },
+      );
+    return connectTls({
+      host,
+      port,
+      rootPem,
+      serverName: "swarm-manager",
+      certificatePem,
+      keyPem,
+      timeoutMs: callTimeoutMs,
+    });
+  }
+
   noteHeartbeat(ms: number): void {
     this.counts.heartbeats += 1;
     if (this.isLoaded) this.#heartbeatsMs.push(ms);
@@ -161,7 +187,7 @@ export class Fleet {
   }
 }
 
-class SimulatedAgent {
+export class SimulatedAgent {
   readonly #fleet: Fleet;
   readonly #index: number;
   readonly #description: NodeDescription;
@@ -198,6 +224,11 @@ class SimulatedAgent {
   async start(request: { readonly keyPem: string; readonly csrPem: string }): Promise<void> {
     this.#identity = await this.#certificate(request);
     await this.#connect();
+  }
+
+  /** Its session, and another connection of the same node. */
+  async connectAgain(): Promise<{ readonly channel: RpcChannel; readonly sessionId: string }> {
+    return { channel: await this.#fleet.connect(this.#identity as Identity), sessionId: this.#sessionId };
   }
 
   stop(): void {
@@ -242,17 +273,8 @@ class SimulatedAgent {
   }
 
   async #connect(): Promise<void> {
-    const { options, rootPem, counts } = this.#fleet;
-    const identity = this.#identity as Identity;
-    const channel = await connectTls({
-      host: options.host,
-      port: options.port,
-      rootPem,
-      serverName: "swarm-manager",
-      certificatePem: identity.certificatePem,
-      keyPem: identity.keyPem,
-      timeoutMs: callTimeoutMs,
-    });
+    const { counts } = this.#fleet;
+    const channel = await this.#fleet.connect(this.#identity as Identity);
     this.#channel = channel;
     await new Promise<void>((resolve, reject) => {
       let isFirst = true;

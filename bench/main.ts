@@ -18,6 +18,7 @@ import { loadTables, type Load } from "./load.ts";
 import { logsTable } from "./logs.ts";
 import { microTables } from "./micro.ts";
 import { natsTable } from "./nats.ts";
+import { nodeLinksTables } from "./node-links.ts";
 import { policyTable } from "./policy.ts";
 import { recordedRangeTable } from "./recorded-range.ts";
 import { recordingTable } from "./recording.ts";
@@ -40,7 +41,7 @@ const usage = `usage: npm run bench -- [--short] [--only GROUP] [--compare COMMI
   --rounds N          Number of turns of each commit (default 3)
   --only GROUP        One group: load, failover, micro, scheduler, watch, logs, stack, list, history, backup, dataplane, docker, drivers, json, policy,
                       inspection, simulation (rehearsals),
-                      nats (our layer and the library's clients), recording, start (of a command), first-task (from a command to RUNNING),
+                      nats (our layer and the library's clients), node-links (nodes over gRPC and over NATS), recording, start (of a command), first-task (from a command to RUNNING),
                       manager-start, soak (an hour of changes),
                       swarmkit (SwarmKit's own agents) or ui (needs Debian's chromium)`;
 const { short, only, commit, rounds } = orExit(() => {
@@ -84,6 +85,7 @@ const groups: Readonly<Record<string, () => Promise<string>>> = {
   json: () => jsonApiTable(short),
   policy: () => policyTable(short),
   nats: () => natsTable(short),
+  "node-links": () => nodeLinksTables(short),
   recording: async () => (await recordingTable(short)) + recordedRangeTable(short),
   swarmkit: () => swarmkitTable(short),
   ui: () => uiTable(short),

@@ -12,8 +12,9 @@ import { nodesNatsName } from "../lib/pki/presented.ts";
 import { serveNodeLinks } from "../runtime/calls/node-links.ts";
 import { NatsBus } from "../runtime/nats/bus.ts";
 import { openNodesLink } from "../runtime/nats/connection.ts";
-import { createAccount, createUser, NodesAccess, type KeyPair } from "../runtime/nats/nodes-access.ts";
+import { createUser, NodesAccess, type KeyPair } from "../runtime/nats/nodes-access.ts";
 import { startNodesServer } from "../runtime/nats/server.ts";
+import { createSigningAccount } from "../runtime/nats/signing-key.ts";
 import type { Telemetry } from "../runtime/ports/index.ts";
 import type { HostPort } from "./addresses.ts";
 import type { KeptCertificate } from "./manager-server.ts";
@@ -44,7 +45,7 @@ export async function serveNodesNats(
     const identity = await openNodesNatsIdentity(env, certificate);
     undo.push(() => identity.stop());
     const [startedWith] = identity.fingerprints();
-    const [issuer, systemUser, nodesUser] = [createAccount(), createUser(), createUser()];
+    const [issuer, systemUser, nodesUser] = [createSigningAccount(), createUser(), createUser()];
     const server = await startNodesServer({
       dataDir: join(dataDir, "nodes"),
       host: listen.host,
