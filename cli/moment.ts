@@ -1,13 +1,12 @@
 /** Versions and times as typed: `1234`, `2026-11-21T15:00:00Z`, or `10m` for 10 minutes ago. */
 import { Timestamp } from "../proto/gen/messages.ts";
-import { durationMs, timestampOf } from "../proto/time.ts";
+import { timestampOf } from "../proto/time.ts";
+import { goDurationMs } from "../lib/go-duration.ts";
 import { UsageError } from "../lib/user-error.ts";
-import { parseDuration } from "./values.ts";
 
 export type Moment = { readonly version: number } | { readonly time: Timestamp };
 
 const timePattern = /^(\d{4})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?(Z|[+-]\d\d:\d\d)?)?$/i;
-const durationPattern = /^(?:\d+(?:\.\d+)?(?:ns|us|µs|ms|s|m|h))+$/;
 
 /** RFC 3339. A time without a zone is local, as in Docker's `--since`; a date alone begins in UTC. */
 function parseTime(text: string): Timestamp | null {
@@ -25,8 +24,9 @@ function parseTime(text: string): Timestamp | null {
 }
 
 function parseAgo(text: string, now: number): Timestamp | null {
-  if (!durationPattern.test(text)) return null;
-  const ms = now - durationMs(parseDuration(text, "at"), 0);
+  const agoMs = text === "0" ? null : goDurationMs(text);
+  if (agoMs === null) return null;
+  const ms = now - agoMs;
   return Number.isSafeInteger(Math.floor(ms / 1_000)) ? timestampOf(ms) : null;
 }
 

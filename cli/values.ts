@@ -1,33 +1,19 @@
 /** Parses values as users write them: durations, sizes, cores, labels; and formats durations. */
 import { Duration, type Timestamp } from "../proto/gen/messages.ts";
 import { timeMs } from "../proto/time.ts";
+import { goDurationNanos } from "../lib/go-duration.ts";
 import { humanDuration } from "../lib/human-duration.ts";
 import { UsageError } from "../lib/user-error.ts";
-
-const unitNanos: Readonly<Record<string, number>> = {
-  ns: 1,
-  us: 1e3,
-  µs: 1e3,
-  ms: 1e6,
-  s: 1e9,
-  m: 60e9,
-  h: 3_600e9,
-};
 
 /** Go's longest duration, about 292 years, in nanoseconds: 2^63-1. */
 const durationNanosMax = Number(2n ** 63n - 1n);
 
 /** Parses a Go duration: `1m30s`, `500ms`, `.5s`, `0`. */
 export function parseDuration(text: string, flag: string): Duration {
-  const match = /^([-+])?((?:(?:\d+\.?\d*|\.\d+)(?:ns|us|µs|ms|s|m|h))+|0)$/.exec(text);
-  if (match === null)
+  const signed = goDurationNanos(text);
+  if (signed === null)
     throw new UsageError(`invalid argument "${text}" for "--${flag}" flag: expected a duration such as 10s or 1m30s`);
-  let nanos = 0;
-  for (const [, amount, unit] of (match[2] as string).matchAll(/(\d+\.?\d*|\.\d+)(ns|us|µs|ms|s|m|h)/g)) {
-    nanos += Number(amount) * (unitNanos[unit as string] as number);
-  }
-  if (nanos >= durationNanosMax) throw new UsageError(`--${flag}: ${text} is longer than 292 years`);
-  const signed = match[1] === "-" ? -nanos : nanos;
+  if (Math.abs(signed) >= durationNanosMax) throw new UsageError(`--${flag}: ${text} is longer than 292 years`);
   const seconds = Math.trunc(signed / 1e9);
   return Duration.create({ seconds, nanos: Math.round(signed - seconds * 1e9) });
 }

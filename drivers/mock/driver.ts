@@ -16,7 +16,7 @@ import {
   type TaskExit,
   type TaskRequest,
 } from "../../edges/plugin/server/index.ts";
-import { parseDuration } from "./duration.ts";
+import { goDurationMs } from "../../lib/go-duration.ts";
 
 const config = {
   /** `healthy`, `unhealthy` or `undetected`. */
@@ -59,6 +59,13 @@ interface MockState {
 }
 
 const signalNumbers: Readonly<Record<string, number>> = { SIGHUP: 1, SIGINT: 2, SIGQUIT: 3, SIGKILL: 9, SIGTERM: 15 };
+
+/** Milliseconds. Throws for an invalid duration. */
+function parseDuration(text: string): number {
+  const ms = goDurationMs(text);
+  if (ms === null) throw new Error(`invalid duration ${JSON.stringify(text)}: expected a value such as 1h30m`);
+  return ms;
+}
 
 class MockRun implements RunningTask {
   readonly state: MockState;

@@ -1,4 +1,5 @@
 /** Query values as a stock engine parses them, with Go's errors. */
+import { goDurationNanos } from "../../lib/go-duration.ts";
 import { badRequest, Failure } from "./failure.ts";
 
 const yes = new Set(["1", "t", "T", "TRUE", "true", "True"]);
@@ -49,17 +50,6 @@ export function timestampOf(
   return { seconds: Number(seconds), nanos: Number(fraction.padEnd(9, "0").slice(0, 9)) };
 }
 
-const duration = /^([-+]?)((?:(?:\d+\.?\d*|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+)$/;
-const unitsMs: Readonly<Record<string, number>> = {
-  ns: 1e-6,
-  us: 1e-3,
-  µs: 1e-3,
-  μs: 1e-3,
-  ms: 1,
-  s: 1_000,
-  m: 60_000,
-  h: 3_600_000,
-};
 const date = /^(\d{4}-\d\d-\d\d)(?:T(\d\d)(?::(\d\d)(?::(\d\d(?:\.\d+)?))?)?)?(Z|[-+]\d\d:\d\d)?$/;
 const unixTime = /^\+?(\d+)(?:\.(\d+))?$/;
 
@@ -68,13 +58,8 @@ const unixTime = /^\+?(\d+)(?:\.(\d+))?$/;
  * this machine's, or a Unix time. Null if an engine reads none.
  */
 export function timeBefore(text: string, nowMs: number): number | null {
-  const [, sign = "", amounts] = duration.exec(text) ?? [];
-  if (amounts !== undefined) {
-    let ms = 0;
-    for (const [, amount, unit] of amounts.matchAll(/([\d.]+)([a-zµμ]+)/g))
-      ms += Number(amount) * (unitsMs[unit as string] as number);
-    return sign === "-" ? nowMs + ms : nowMs - ms;
-  }
+  const nanos = text === "0" ? null : goDurationNanos(text);
+  if (nanos !== null) return nowMs - nanos / 1e6;
   const [, seconds, fraction = ""] = unixTime.exec(text) ?? [];
   if (seconds !== undefined) return Number(`${seconds}.${fraction}`) * 1_000;
   const [, day, hour = "00", minute = "00", second = "00", zone = ""] = date.exec(text) ?? [];

@@ -8,7 +8,7 @@
  * K3: a kept task does not become ORPHANED (W2 of dispatcher/node-watch.machine.ts): the node could no longer go on with it.
  */
 import { leftOf, type LogTimes } from "../elapsed.ts";
-import { readDurationMs } from "../duration-text.ts";
+import { goDurationMs } from "../../lib/go-duration.ts";
 import { isDrained, isLive } from "../node.ts";
 import { invalid, type Refusal } from "../refusal.ts";
 import { isRunning, isWanted } from "../task.ts";
@@ -28,7 +28,7 @@ const disconnectAfterMsMax = 24 * 60 * 60 * 1_000;
 const modes: readonly string[] = ["replace", "keep"];
 
 function readAfterMs(text: string): number | null {
-  const ms = readDurationMs(text);
+  const ms = goDurationMs(text);
   return ms === null || ms > disconnectAfterMsMax ? null : ms;
 }
 

@@ -3,7 +3,7 @@
  * Reading never fails: a value that `checkJobLabels` would refuse counts as absent.
  */
 import { Annotations, PortConfig_PublishMode, ServiceSpec } from "../../../proto/gen/messages.ts";
-import { readDurationMs } from "../../duration-text.ts";
+import { goDurationMs } from "../../../lib/go-duration.ts";
 import { invalid, type Refusal } from "../../refusal.ts";
 import { isSameMessage } from "../../same-message.ts";
 import { readCron } from "./cron.ts";
@@ -45,7 +45,7 @@ const overlaps: readonly string[] = ["forbid", "allow", "replace"] satisfies rea
 
 /** At least a second: timers fire late, so a shorter window would always have passed. */
 function readWindowMs(text: string): number | null {
-  const ms = readDurationMs(text);
+  const ms = goDurationMs(text);
   return ms === null || ms < 1_000 ? null : ms;
 }
 
@@ -81,7 +81,7 @@ export function jobSettings(spec: ServiceSpec | null): JobSettings {
   const state = labels[jobLabel.state] ?? "running";
   return {
     state: jobStates.includes(state) ? (state as JobState) : "running",
-    ttlMs: readDurationMs(labels[jobLabel.ttl] ?? ""),
+    ttlMs: goDurationMs(labels[jobLabel.ttl] ?? ""),
   };
 }
 
@@ -146,7 +146,7 @@ export function checkJobLabels(spec: ServiceSpec): Refusal | null {
   const aDuration = "a duration such as 90s or 1h30m";
   return (
     given(jobLabel.state, (value) => jobStates.includes(value), `one of ${jobStates.join(", ")}`) ??
-    given(jobLabel.ttl, (value) => readDurationMs(value) !== null, aDuration) ??
+    given(jobLabel.ttl, (value) => goDurationMs(value) !== null, aDuration) ??
     checkSchedule(spec, labels) ??
     given(jobLabel.overlap, (value) => overlaps.includes(value), `one of ${overlaps.join(", ")}`) ??
     given(jobLabel.missedRunWindow, (value) => readWindowMs(value) !== null, `${aDuration}, at least 1s`) ??
@@ -164,7 +164,7 @@ function checkSchedule(spec: ServiceSpec, labels: Readonly<Record<string, string
   if (labels[jobLabel.schedule] !== undefined) return invalid("a run of a schedule cannot have a schedule of its own");
   const reading = readCron(cron, labels[jobLabel.timeZone] ?? "UTC");
   if (reading.kind === "invalid") return invalid(`label ${jobLabel.cron}: ${reading.reason}`);
-  if (readDurationMs(labels[jobLabel.ttl] ?? "") === 0)
+  if (goDurationMs(labels[jobLabel.ttl] ?? "") === 0)
     return invalid(
       `label ${jobLabel.ttl} cannot be 0 for a schedule, which must see the end of its runs before their removal`,
     );

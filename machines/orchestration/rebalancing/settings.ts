@@ -2,6 +2,7 @@
  * The operator's rebalancing settings. Off by default; `muster.rebalance=on` on a service turns it on, and on the cluster for
  * all services without the label. The limits are labels of the cluster (`rebalanceLabels`).
  */
+import { goDurationMs } from "../../../lib/go-duration.ts";
 import type { Annotations, Cluster, Service } from "../../../proto/gen/messages.ts";
 
 export const rebalanceLabels = {
@@ -37,8 +38,6 @@ export interface RebalanceSettings {
  */
 const defaults = { settleMs: 60_000, quietMs: 300_000, roundMovesMax: 5, windowMovesMax: 60, windowMs: 3_600_000 };
 
-const unitMs: Readonly<Record<string, number>> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000 };
-
 export function settingsOf(cluster: Cluster | undefined): RebalanceSettings {
   const labels = cluster?.spec?.annotations?.labels ?? {};
   const flaws: string[] = [];
@@ -51,18 +50,13 @@ export function settingsOf(cluster: Cluster | undefined): RebalanceSettings {
   };
   return {
     isOn: isOn(cluster?.spec?.annotations ?? null) ?? false,
-    settleMs: read(rebalanceLabels.settle, defaults.settleMs, parseSpan),
-    quietMs: read(rebalanceLabels.quiet, defaults.quietMs, parseSpan),
+    settleMs: read(rebalanceLabels.settle, defaults.settleMs, goDurationMs),
+    quietMs: read(rebalanceLabels.quiet, defaults.quietMs, goDurationMs),
     roundMovesMax: read(rebalanceLabels.round, defaults.roundMovesMax, parseMoves),
     windowMovesMax: read(rebalanceLabels.moves, defaults.windowMovesMax, parseMoves),
-    windowMs: read(rebalanceLabels.window, defaults.windowMs, parseSpan),
+    windowMs: read(rebalanceLabels.window, defaults.windowMs, goDurationMs),
     flaws,
   };
-}
-
-function parseSpan(text: string): number | null {
-  const [, amount, unit] = /^(\d{1,9})(ms|s|m|h)$/.exec(text) ?? [];
-  return amount === undefined || unit === undefined ? null : Number(amount) * (unitMs[unit] ?? 0);
 }
 
 function parseMoves(text: string): number | null {

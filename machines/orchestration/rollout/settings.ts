@@ -8,7 +8,7 @@ import {
   type Service,
   type ServiceSpec,
 } from "../../../proto/gen/messages.ts";
-import { readDurationMs } from "../../duration-text.ts";
+import { goDurationMs } from "../../../lib/go-duration.ts";
 import { invalid, type Refusal } from "../../refusal.ts";
 import { stopWaitMsMin } from "../restart.machine.ts";
 import { durationMs } from "../../../proto/time.ts";
@@ -74,7 +74,7 @@ export function deadlineMsOf(settings: RolloutSettings, { slots, waitMsMax }: Ro
 
 /** Null if the text is absent or not a positive duration. */
 function labelledMs(text: string | undefined): number | null {
-  const ms = text === undefined ? null : readDurationMs(text);
+  const ms = text === undefined ? null : goDurationMs(text);
   return ms !== null && ms > 0 ? ms : null;
 }
 
