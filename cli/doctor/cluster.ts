@@ -48,6 +48,7 @@ export function clusterFindings(facts: ClusterFacts): readonly Finding[] {
     managers(facts),
     ...clocks(facts),
     nodes(facts),
+    ...hostnames(facts),
     ...certificates(facts),
     root(facts),
     versions(facts),
@@ -132,6 +133,21 @@ function nodes({ nodes: all }: ClusterFacts): Finding {
     `not ready: ${named(away)}`,
     "start them, or remove those that will not come back ('muster node rm --force'); 'muster why NODE' says what they wait for",
   );
+}
+
+/** A machine may have a manager and an agent, which share its name. */
+function hostnames({ nodes: all }: ClusterFacts): readonly Finding[] {
+  const ready = all.filter((node) => isReady(node) && nodeName(node) !== "");
+  const kinds = Map.groupBy(ready, (node) => `${node.role} ${nodeName(node)}`);
+  const shared = [...kinds.values()].filter(({ length }) => length > 1).map(([node]) => node as Node);
+  if (shared.length === 0) return [];
+  return [
+    warning(
+      "hostnames",
+      `several nodes are called ${named(shared)}`,
+      "commands need their ids; give each machine a name of its own, or start its agent with --hostname",
+    ),
+  ];
 }
 
 function certificates({ nodes: all, nowMs }: ClusterFacts): readonly Finding[] {

@@ -145,6 +145,13 @@ test("a cluster in order has no finding; nodes, certificates, versions and the m
   t.deepEqual(wrong(clusterFindings({ ...facts, nodes: well })), []);
 
   const down = NodeStatus.create({ state: NodeStatus_State.DOWN });
+  const twin = Node.patch(node("a", fresh), { id: "b" });
+  t.deepEqual(wrong(clusterFindings({ ...facts, nodes: [...well, twin] })), [
+    "warning hostnames: several nodes are called a",
+  ]);
+  const others = [Node.patch(twin, { role: NodeRole.MANAGER }), Node.patch(twin, { status: down })];
+  for (const other of others)
+    t.false(clusterFindings({ ...facts, nodes: [...well, other] }).some(({ check }) => check === "hostnames"));
   const ill = [
     node("m", fresh, { role: NodeRole.MANAGER, status: down }),
     node("late", await certificateOf(5)),
