@@ -32,6 +32,13 @@ const answerTo = (certificate: string, machine: Machine): Promise<string> =>
     .run(process.execPath, probe, machine.address, String(natsPort), certificate)
     .catch((error: unknown) => String(error));
 
+async function untilAccepted(certificate: string, machine: Machine): Promise<void> {
+  await until("acceptance", async () => {
+    const answer = await answerTo(certificate, machine);
+    return answer === "accepted" ? true : Promise.reject(new Error(answer));
+  });
+}
+
 const caFile = ({ dataDir }: TestManager): string => join(dataDir, "nats-tls", "ca.crt");
 const ownCertificate = ({ dataDir }: TestManager): string => join(dataDir, "nats-tls", "manager.pem");
 
@@ -164,7 +171,7 @@ real("the CA of NATS is replaced with the root and without a removed manager, an
 
   const stolen = join(third.dataDir, "stolen.pem");
   copyFileSync(ownCertificate(third), stolen);
-  t.deepEqual(await Promise.all([one, two].map((machine) => answerTo(stolen, machine))), ["accepted", "accepted"]);
+  for (const machine of [one, two]) await untilAccepted(stolen, machine);
 
   const earlier = new Map(members.map(({ manager }) => [manager, created(manager)]));
   const { managerId } = await status(third);
@@ -188,8 +195,9 @@ real("the CA of NATS is replaced with the root and without a removed manager, an
 
   for (const machine of [one, two])
     await until("a refusal", async () => (await answerTo(stolen, machine)) === "refused", 240_000);
-  t.is(await answerTo(ownCertificate(first), two), "accepted");
-  t.is(await answerTo(ownCertificate(second), one), "accepted");
+  // A nats-server that may no longer accept a CA is restarted.
+  await untilAccepted(ownCertificate(first), two);
+  await untilAccepted(ownCertificate(second), one);
   await createWhenAccepted(second, sleepers("after", 0));
   const written = [...(await writes.stop()), "after"];
   await hasAll(t, first, written);
