@@ -3,20 +3,24 @@
  * and reorder messages. It is whole or broken; nothing is sent again.
  *
  * LK1: the user of a side gets the other side's frames each once and in order, up to some frame, and none after `onBroken`.
- * LK2: a lost frame, also the last one, breaks the link within two `aliveMs`: the next frame has a later number.
+ * LK2: a lost frame, also the last one, breaks the link within `aliveMs` and a delivery: the next frame has a later number.
  */
 import { LinkFrame, LinkFrame_Kind } from "../../proto/gen/messages.ts";
 import type { Clock, TimerHandle } from "../ports/index.ts";
 
-/** A side that has sent nothing for so long sends its number, in milliseconds. */
-export const aliveMs = 2_000;
+/** Interval of a side's own timer, in milliseconds: a process that was stopped itself has not been left alone. */
+const tickMs = 2_000;
 /**
- * A link breaks after this number of intervals of `aliveMs` without any frame. Intervals of this process's own timer, because a process
- * that was stopped itself has not been left alone.
+ * A side that has sent nothing for more than this number of ticks sends its number: for longer than the 5 s between the heartbeats of a node,
+ * whose numbers do the same, so that an idle node's link has no other frames.
  */
-const silentMax = 3;
+const quietMax = 3;
+/** A side that has sent nothing for so long has sent its number, in milliseconds. */
+export const aliveMs = (quietMax + 1) * tickMs;
+/** A link breaks after more than this number of ticks without any frame. */
+const silentMax = 5;
 /** A side notices within this time that the other is gone, in milliseconds. */
-export const linkSilentMsMax = (silentMax + 1) * aliveMs;
+export const linkSilentMsMax = (silentMax + 1) * tickMs;
 
 type Fields = Partial<Omit<LinkFrame, "life" | "number">>;
 
@@ -38,7 +42,8 @@ export class Link {
   #sent: number;
   #received: number;
   #isOpen = true;
-  #hasSent = false;
+  /** Ticks since a frame was sent, and since one was received. */
+  #quiet = 0;
   #silent = 0;
   #timer: TimerHandle;
 
@@ -46,7 +51,7 @@ export class Link {
     this.#options = options;
     this.#sent = options.sent;
     this.#received = options.received;
-    this.#timer = options.clock.setTimeout(() => this.#tick(), aliveMs);
+    this.#timer = options.clock.setTimeout(() => this.#tick(), tickMs);
   }
 
   get isOpen(): boolean {
@@ -55,7 +60,7 @@ export class Link {
 
   send(fields: Fields): void {
     if (!this.#isOpen) return;
-    this.#hasSent = true;
+    this.#quiet = 0;
     this.#sent += 1;
     const { life, publish } = this.#options;
     publish(LinkFrame.encode(LinkFrame.create({ ...fields, life, number: this.#sent })));
@@ -107,12 +112,12 @@ export class Link {
   #tick(): void {
     this.#silent += 1;
     if (this.#silent > silentMax) {
-      this.break(`nothing was received on the link for ${(silentMax * aliveMs) / 1_000} s`);
+      this.break(`nothing was received on the link for ${(silentMax * tickMs) / 1_000} s`);
       return;
     }
-    if (!this.#hasSent) this.send({ kind: LinkFrame_Kind.ALIVE });
-    this.#hasSent = false;
-    this.#timer = this.#options.clock.setTimeout(() => this.#tick(), aliveMs);
+    this.#quiet += 1;
+    if (this.#quiet > quietMax) this.send({ kind: LinkFrame_Kind.ALIVE });
+    this.#timer = this.#options.clock.setTimeout(() => this.#tick(), tickMs);
   }
 }
 

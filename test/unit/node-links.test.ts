@@ -350,6 +350,23 @@ test("silence breaks a link on both sides; an idle link lives", async (t) => {
   t.is(aborted, 1);
 });
 
+test("a link with a heartbeat every 5 s has no other frames, and one without has a sign of life every 8 s", async (t) => {
+  const { open, run, state } = world();
+  const link = await open();
+  const before = state.wire.length;
+  for (let beat = 0; beat < 12; beat += 1) {
+    const answered = link.unary(Echo, text("beat"));
+    await run(5_000);
+    t.is((await answered).text, "beat");
+  }
+  t.is(state.wire.length - before, 2 * 12);
+  await run(80_000);
+  t.is(state.wire.length - before, 2 * 12 + 2 * 10);
+  const answered = link.unary(Echo, text("still there"));
+  await run(100);
+  t.is((await answered).text, "still there");
+});
+
 test("a node learns at its next frame that its manager was started again", async (t) => {
   const { interests, open, run, serve } = world();
   const link = await open();
