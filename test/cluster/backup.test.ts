@@ -99,7 +99,7 @@ const missing = engineMissing();
 
     // Under load.
     const file = join(tempDir(t, "backups"), "cluster.backup");
-    const writing = writeSteadily(first, "load-");
+    const writing = writeSteadily(t, first, "load-");
     await until("load", async () => (await serviceNames(first)).length > 10);
     const before = await serviceNames(first);
     const taken = await backUp(first, "-o", file, "--passphrase-file", passphrase);

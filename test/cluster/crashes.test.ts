@@ -71,7 +71,7 @@ async function killWhileWriting(
   manager: TestManager,
   killAndBringBack: () => Promise<void>,
 ): Promise<void> {
-  const writer = writeSteadily(manager, "written");
+  const writer = writeSteadily(t, manager, "written");
   await until("some writes", async () => (await serviceNames(manager)).length > 10);
   await killAndBringBack();
   const acknowledged = await writer.stop();

@@ -90,7 +90,7 @@ for (const binary of natsBinaries) {
       const before = taskProcesses(agent.dataDir);
       const ids = (await tasks(manager)).map(({ id }) => id).toSorted();
       const pid = manager.process.child.pid;
-      const writing = writeSteadily(manager, "during");
+      const writing = writeSteadily(t, manager, "during");
       t.teardown(() => writing.stop());
       await until("the first writes", async () => (await serviceNames(manager)).length > 3, patienceMs);
 

@@ -60,7 +60,7 @@ real("a second manager joins with a token alone, and both survive kills at any m
     [first, second, "b"],
     [second, first, "c"],
   ] as const) {
-    const through = writeSteadily(other, prefix);
+    const through = writeSteadily(t, other, prefix);
     await until(`writes of ${prefix}`, async () => (await serviceNames(other)).some((name) => name.startsWith(prefix)));
     await victim.process.end("SIGKILL");
     victim.process.start();

@@ -116,7 +116,7 @@ async function rotatesRoot(t: ExecutionContext, members: readonly Member[]): Pro
   const ids = await Promise.all(members.map(async ({ manager }) => (await status(manager)).managerId));
   const { manager: leader } = members[ids.indexOf(leaderId)] as Member;
   const other = leader === second.manager ? first.manager : second.manager;
-  const writes = writeSteadily(other, "r");
+  const writes = writeSteadily(t, other, "r");
   await other.muster("swarm", "ca", "--rotate", "--detach");
   await until("a new CA", () => created(leader) > 0, 120_000);
   await leader.process.end("SIGKILL");
@@ -175,7 +175,7 @@ real("the CA of NATS is replaced with the root and without a removed manager, an
 
   const earlier = new Map(members.map(({ manager }) => [manager, created(manager)]));
   const { managerId } = await status(third);
-  const writes = writeSteadily(first, "w");
+  const writes = writeSteadily(t, first, "w");
   await third.process.end("SIGKILL");
   await endProcessesOf(third.dataDir);
   await first.muster("node", "demote", managerId);

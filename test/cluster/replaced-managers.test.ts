@@ -66,7 +66,7 @@ real("a lost manager is replaced by joining another one, and the cluster then to
   const { agent, first, four, second, third } = await three(t);
   const before = taskProcesses(agent.dataDir).map(({ pid }) => pid);
   const { managerId: lostId } = await status(third);
-  const writes = writeSteadily(first, "w");
+  const writes = writeSteadily(t, first, "w");
 
   await lose(third);
   await until("a report of the missing copy", async () =>

@@ -1,5 +1,5 @@
 // Three managers are upgraded one by one under load from a version whose log has no levels, and one of them goes back meanwhile.
-import test from "ava";
+import test, { type ExecutionContext } from "ava";
 import { knownLevel } from "../../proto/format-level.ts";
 import {
   createService,
@@ -28,8 +28,14 @@ const hasCopies = async (manager: TestManager): Promise<boolean> => {
 };
 
 /** Stops the manager and starts that version, while another manager accepts writes. Returns those that were acknowledged. */
-async function replaceVersion(manager: TestManager, program: string, other: TestManager, prefix: string) {
-  const writing = writeSteadily(other, prefix);
+async function replaceVersion(
+  t: ExecutionContext,
+  manager: TestManager,
+  program: string,
+  other: TestManager,
+  prefix: string,
+) {
+  const writing = writeSteadily(t, other, prefix);
   await until("a write", async () => (await serviceNames(other)).some((name) => name.startsWith(prefix)));
   manager.process.program = program;
   await manager.process.end();
@@ -58,15 +64,15 @@ real("three managers are upgraded one by one under load, and the level is raised
   const processes = taskProcesses(agent.dataDir).map(({ pid }) => pid);
 
   const written: string[] = [];
-  written.push(...(await replaceVersion(first, presentProgram, third, "a")));
+  written.push(...(await replaceVersion(t, first, presentProgram, third, "a")));
   t.is(await levelAt(first), 1);
-  written.push(...(await replaceVersion(second, presentProgram, third, "b")));
+  written.push(...(await replaceVersion(t, second, presentProgram, third, "b")));
   t.is(await levelAt(second), 1);
   t.regex((await status(second)).warnings.join("\n"), /stays at level 1 until every manager .*: upgrade /);
-  written.push(...(await replaceVersion(second, earlier, first, "c")));
-  written.push(...(await replaceVersion(second, presentProgram, first, "d")));
+  written.push(...(await replaceVersion(t, second, earlier, first, "c")));
+  written.push(...(await replaceVersion(t, second, presentProgram, first, "d")));
   t.is(await levelAt(first), 1, "one manager is still of the earlier version");
-  written.push(...(await replaceVersion(third, presentProgram, first, "e")));
+  written.push(...(await replaceVersion(t, third, presentProgram, first, "e")));
   for (const manager of all)
     await until("the level", async () => (await levelAt(manager).catch(() => 0)) === knownLevel, 60_000);
   t.deepEqual(
@@ -85,7 +91,7 @@ real("three managers are upgraded one by one under load, and the level is raised
     second.process.output.slice(seen),
     /record \d+: it contains a change of a kind that this version of Muster does not support; written by manager .*; upgrade this manager/,
   );
-  written.push(...(await replaceVersion(second, presentProgram, first, "f")));
+  written.push(...(await replaceVersion(t, second, presentProgram, first, "f")));
   for (const manager of all) {
     const names = new Set(await serviceNames(manager));
     t.deepEqual(

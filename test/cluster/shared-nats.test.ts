@@ -62,7 +62,7 @@ for (const binary of natsBinaries) {
       await until("three running tasks", async () => (await runningTasks(second)).length === 3);
       const before = (await tasks(third)).map(({ id }) => id).toSorted();
 
-      const writing = managers.map((manager, at) => writeSteadily(manager, `m${at}-`));
+      const writing = managers.map((manager, at) => writeSteadily(t, manager, `m${at}-`));
       await until("writes of all", async () => (await serviceNames(first)).length > 30);
       const leads = await observer.whole(logStream, 3);
       await cluster.kill(leads);

@@ -44,7 +44,7 @@ real("the log moves to a cluster of three when the third manager joins, and each
   const { agent, first, second, last } = await three(t);
   const before = taskProcesses(agent.dataDir).map(({ pid }) => pid);
   const tokens = await Promise.all([first.muster("token", "manager"), first.muster("token", "worker")]);
-  const writes = writeSteadily(first, "w");
+  const writes = writeSteadily(t, first, "w");
   const third = await startManager(t, { on: last, port: 2377, join: first });
   const managers = [first, second, third];
   const startedAt = performance.now();
@@ -57,7 +57,7 @@ real("the log moves to a cluster of three when the third manager joins, and each
 
   for (const victim of managers) {
     const other = managers.find((each) => each !== victim) as TestManager;
-    const more = writeSteadily(other, `k${victim.port}${managers.indexOf(victim)}`);
+    const more = writeSteadily(t, other, `k${victim.port}${managers.indexOf(victim)}`);
     await until("a write", async () => (await serviceNames(other)).some((name) => name.startsWith("k")));
     await victim.process.end("SIGKILL");
     const seen = (await serviceNames(other)).length;
@@ -88,7 +88,7 @@ real("managers that are killed at any moment of the move go on with it, and noth
   const before = taskProcesses(agent.dataDir).map(({ pid }) => pid);
   const written = ["a", "b"];
   for (const name of written) await createService(first, sleepers(name, 0));
-  const writes = writeSteadily(second, "w");
+  const writes = writeSteadily(t, second, "w");
   const third = await startManager(t, { on: last, port: 2377, join: first });
   const says = (manager: TestManager, text: string) =>
     until(text, () => manager.process.output.includes(text), 120_000);

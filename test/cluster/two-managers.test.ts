@@ -87,8 +87,8 @@ test.serial("a killed follower loses no write that went through it, and no write
   const doubles = watchForDoubles(t, near.dataDir, far.dataDir);
   const [nearSession] = near.sessions();
 
-  const through = writeSteadily(follower, "through");
-  const direct = writeSteadily(leader, "direct");
+  const through = writeSteadily(t, follower, "through");
+  const direct = writeSteadily(t, leader, "direct");
   await until("writes through both", async () => (await serviceNames(leader)).length > 20);
   await follower.process.end("SIGKILL");
   const acknowledged = [...(await through.stop())];
