@@ -27,3 +27,13 @@ export function goDurationMs(text: string): number | null {
   const nanos = goDurationNanos(text);
   return nanos === null || nanos < 0 ? null : nanos / 1e6;
 }
+
+/** The text of a duration in milliseconds: `1h30m`, `90s`, `1.5s`. */
+export function goDurationText(ms: number): string {
+  if (ms >= 60_000 && ms % 60_000 === 0) {
+    const minutes = ms / 60_000;
+    const hours = Math.floor(minutes / 60);
+    return `${hours > 0 ? `${hours}h` : ""}${minutes % 60 > 0 ? `${minutes % 60}m` : ""}`;
+  }
+  return ms % 1_000 === 0 || ms >= 1_000 ? `${ms / 1_000}s` : `${ms}ms`;
+}

@@ -18,7 +18,7 @@ import { allocatorMachine } from "../allocation/allocator.machine.ts";
 import { healthOf, healthTimes, healthWords } from "../driver/health-spec.ts";
 import { explainJob } from "../orchestration/jobs/explain.ts";
 import { keptUntilMs } from "../orchestration/on-disconnect.ts";
-import { shownMs } from "../orchestration/rollout/settings.ts";
+import { goDurationText } from "../../lib/go-duration.ts";
 import { conditionOf, releaseOf, shouldRestart } from "../orchestration/restart.machine.ts";
 import { timeMs, timestampOf } from "../../proto/time.ts";
 import { modeOf } from "../orchestration/service-mode.ts";
@@ -101,7 +101,7 @@ function explainKept(task: Task, view: ExplainView): string {
   if (untilMs === null) return "the node's return, or its replacement elsewhere";
   if (untilMs === Number.POSITIVE_INFINITY)
     return "the node's return: its service keeps tasks on nodes that are down (on-disconnect keep)";
-  return `the node's return, or its replacement elsewhere in ${shownMs(Math.ceil((untilMs - view.nowMs) / 1_000) * 1_000)} (disconnect-after)`;
+  return `the node's return, or its replacement elsewhere in ${goDurationText(Math.ceil((untilMs - view.nowMs) / 1_000) * 1_000)} (disconnect-after)`;
 }
 
 function explainEnd(task: Task, view: ExplainView): Reason {

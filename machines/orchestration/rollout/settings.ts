@@ -88,13 +88,3 @@ export function checkRolloutLabels(spec: ServiceSpec): Refusal | null {
   }
   return null;
 }
-
-/** Formats a duration like the labels: `1h30m`, `90s`, `1.5s`. */
-export function shownMs(ms: number): string {
-  if (ms >= 60_000 && ms % 60_000 === 0) {
-    const minutes = ms / 60_000;
-    const hours = Math.floor(minutes / 60);
-    return `${hours > 0 ? `${hours}h` : ""}${minutes % 60 > 0 ? `${minutes % 60}m` : ""}`;
-  }
-  return ms % 1_000 === 0 || ms >= 1_000 ? `${ms / 1_000}s` : `${ms}ms`;
-}

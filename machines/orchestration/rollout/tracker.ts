@@ -18,7 +18,8 @@ import type { TaskDirty } from "../task-dirty.ts";
 import { releaseOf, restartDelayMsOf, stopWaitMs, type NodeOf } from "../restart.machine.ts";
 import type { RolloutDescription } from "./explain.ts";
 import { Failures } from "./failures.ts";
-import { shownMs, type RolloutSettings, type RolloutWork } from "./settings.ts";
+import { goDurationText } from "../../../lib/go-duration.ts";
+import type { RolloutSettings, RolloutWork } from "./settings.ts";
 import { deadlineMs, factsOf, freeSinceMs, isFailure, slotName, type SlotFacts, type SlotWorld } from "./slot.ts";
 import { SlotsUnderWay } from "./slots-under-way.ts";
 import { basisOf } from "./status.ts";
@@ -255,7 +256,7 @@ export class RolloutTracker {
       const task = this.#blockerOf(due.slot, nowMs)?.task;
       if (task === undefined) continue;
       const reason = words(task);
-      const late = `it did not run within ${shownMs(this.#options.settings.progressMs)}`;
+      const late = `it did not run within ${goDurationText(this.#options.settings.progressMs)}`;
       this.#count(due.slot, task, reason === "" ? late : `${late}: ${reason}`, nowMs);
     }
     this.#queue.endRests(nowMs);
