@@ -47,7 +47,8 @@ export { NatsServerProblem } from "./server-problem.ts";
 
 /** It checks its storage before it opens the port: about a gigabyte a second on an ordinary disk. */
 const startMsMax = 60_000;
-const startPollMs = 20;
+/** Short beside the 50 ms in which it starts on a small log: a manager waits for its answer. */
+const startPollMs = 5;
 /** Another process can take a port that was free before the server listens there. */
 const portAttemptsMax = 5;
 const greetingMs = 1_000;
