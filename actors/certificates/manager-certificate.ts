@@ -8,7 +8,8 @@
  *     every node has reported that it trusts the new one.
  * M5: the node object is updated only once the certificate is in use: a rotation ends, and nodes trust only the new root, as
  *     soon as all nodes are recorded as renewed. Only the first certificate of a process is recorded before use, when nothing
- *     is being served yet, and only if the roots are still those that it was checked against.
+ *     is being served yet, and only if the roots are still those that it was checked against. A certificate that is recorded already
+ *     is used at once: a manager that starts while nothing can be written, because the log's disk is full, can then be read.
  */
 import { issuerOf, type Issuer } from "../../machines/certificates/issuer.ts";
 import { issuanceState } from "../../machines/certificates/issuance.ts";
@@ -100,6 +101,8 @@ function certificateOf(
 
 interface Obtained {
   readonly certificate: ManagerCertificate;
+  /** Whether this manager's node object has it. */
+  readonly isRecorded: boolean;
   /** Creates or updates this manager's node object. */
   tell(): Promise<void>;
   /** Whether the roots are still those that the certificate was checked against. */
@@ -128,12 +131,16 @@ export async function obtainManagerCertificate(
   const issuer = issuerOf(cluster, authority.normalizePem);
   if (issuer === null) throw new Error("the cluster has no root certificate");
   const basis = basisOf(env, authority);
+  const node = env.store.get("node", env.managerId);
   const obtained = (certificate: ManagerCertificate, csr: Uint8Array): Obtained => ({
     certificate,
+    isRecorded: isSameBytes(
+      node?.certificate?.certificate ?? new Uint8Array(),
+      text.encode(certificate.certificatePem),
+    ),
     tell: () => writeManagerNode(env, authority, { ...certificate, issuerPem: issuer.rootPem, csr }, facts),
     isStillGood: () => basisOf(env, authority) === basis,
   });
-  const node = env.store.get("node", env.managerId);
   const isToldToRenew = node !== undefined && issuanceState(node) === IssuanceStatus_State.ROTATE;
   const old = isToldToRenew ? null : kept(env, authority, cluster, issuer, identity);
   if (old !== null) return obtained(old, node?.certificate?.csr ?? new Uint8Array());
@@ -275,16 +282,17 @@ export function startManagerCertificate(
       // M3, M4
       if (certificate.isNew) parts.save(certificate);
       // M5
-      if (!isShown) {
+      const isToldBefore = !isShown && !obtained.isRecorded;
+      if (isToldBefore) {
         await obtained.tell();
         if (!obtained.isStillGood()) throw new Error("the root certificate changed meanwhile");
       }
       if (signal.aborted) return;
       await parts.onCertificate(certificate);
       if (signal.aborted) return;
-      if (isShown) await obtained.tell();
-      if (signal.aborted) return;
       isShown = true;
+      if (!isToldBefore) await obtained.tell();
+      if (signal.aborted) return;
       send({ type: "certificate.obtained", renewInMs: certificate.renewAtMs - env.clock.now() });
     } catch (error) {
       if (stopping.signal.aborted) return;

@@ -156,6 +156,49 @@ test("M5: a manager's node reports a certificate once what follows it is ready, 
   t.deepEqual(reported(), second);
 });
 
+test("M5: a certificate that the manager's node reports already is used while nothing can be written, and no other", async (t) => {
+  const { clock, env, run, seed, store, held, hold } = await rootWorld(t);
+  const node = () => store.get("node", "manager1") as Node;
+  let isBroken = true;
+  const proposer: typeof env.proposer = {
+    propose: (request) => (isBroken ? Promise.reject(new Error("the disk is full")) : env.proposer.propose(request)),
+  };
+  const seen: string[] = [];
+  const start = (hostname: string) => {
+    const keeper = startManagerCertificate({ ...env, proposer }, pki, {
+      facts: { ...facts, hostname },
+      load: held,
+      save: hold,
+      onClockJump: () => {},
+      onCertificate: ({ certificatePem }) => void seen.push(certificatePem),
+    });
+    t.teardown(() => keeper.stop());
+    return keeper;
+  };
+  const working = async (isDone: () => boolean): Promise<void> => {
+    await run(() => false, 20);
+    isBroken = false;
+    clock.advance(managerCertificateTimes.retryMs);
+    await run(isDone);
+  };
+  const first = start("first");
+  await run(() => seen.length === 1);
+  t.deepEqual(seen, [held().certificatePem]);
+  t.not(node().description?.hostname, "first");
+  await working(() => node().description?.hostname === "first");
+  t.is(node().description?.hostname, "first");
+  first.stop();
+
+  isBroken = true;
+  seen.length = 0;
+  seed("node", Node.patch(node(), { certificate: null }));
+  start("second");
+  await run(() => seen.length > 0, 50);
+  t.deepEqual(seen, [], "it is reported before it is used");
+  await working(() => seen.length === 1);
+  t.is(node().description?.hostname, "second");
+});
+
 test("M4: a manager that starts while a rotation ends is accepted by managers that do not know the new root yet", async (t) => {
   const { cluster, env, held, hold, rotation, run, seed, update } = await rootWorld(t);
   const rootNow = (): string => text.decode(cluster().rootCa?.caCert);
