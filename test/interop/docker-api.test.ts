@@ -37,27 +37,34 @@ function inWordsOfOldGo(text: string): string {
     .replace(" HealthcheckConfig.", " HealthConfig.");
 }
 
+/** Go 1.27 describes mistakes in JSON in other words. Docker builds its engines with older ones, whose words are ours; Debian does not. */
+const ofDecoder = /(?:json: )?(?:cannot unmarshal|illegal base64|invalid (?:character|escape)) .*(?="\})/;
+
 test("wrong requests get a stock manager's status and message", async (t) => {
   const { stock, ours } = await pair(t);
   for (const request of known)
     for (const socket of [stock, ours]) t.is((await ask(socket, request)).status, 201, request.path);
   t.true(wrongRequests.length >= 200);
-  const { ApiVersion } = JSON.parse((await ask(stock, { method: "GET", path: "/version" })).text) as {
+  const { ApiVersion, GoVersion } = JSON.parse((await ask(stock, { method: "GET", path: "/version" })).text) as {
     ApiVersion: string;
+    GoVersion: string;
   };
+  const hasOldDecoder = isOlder(GoVersion.replace(/^go/, ""), "1.27");
+  const compared = (text: string): string => (hasOldDecoder ? text : text.replace(ofDecoder, "a mistake in JSON"));
   const different: string[] = [];
   for (const { path, ...rest } of wrongRequests.filter(
     ({ since }) => since === undefined || !isOlder(ApiVersion, since),
   )) {
     // In the newest version of the engine, which decides the words.
     const request = { ...rest, path: path.replace(/^\/v1\.41\//, `/v${ApiVersion}/`) };
-    const [told, answer] = [await ask(stock, request), await ask(ours, request)];
-    const expected = { ...told, text: inWordsOfOldGo(told.text) };
+    const [told, given] = [await ask(stock, request), await ask(ours, request)];
+    const answer = { ...given, text: compared(given.text) };
+    const expected = { ...told, text: compared(inWordsOfOldGo(told.text)) };
     const { ours: meant } = request;
     const isAsMeant =
       meant === undefined
         ? expected.status >= 400 && JSON.stringify(expected) === JSON.stringify(answer)
-        : JSON.stringify(expected) !== JSON.stringify(answer) &&
+        : (!hasOldDecoder || JSON.stringify(expected) !== JSON.stringify(answer)) &&
           answer.status === meant.status &&
           meant.text.test(answer.text);
     if (isAsMeant) continue;
