@@ -16,7 +16,7 @@ import { inspectNode, listNodes, removeNode, updateNode } from "./objects/nodes.
 import { listProcesses } from "./objects/processes.ts";
 import { checkAuth, resolveImage } from "./objects/registry.ts";
 import { createService, inspectService, listServices, removeService, updateService } from "./objects/services.ts";
-import { inspectSwarm, inspectUnlockKey, joinOrInit, leave, unlock, updateSwarm } from "./objects/swarm.ts";
+import { init, inspectSwarm, inspectUnlockKey, join, leave, unlock, updateSwarm } from "./objects/swarm.ts";
 import { diskUsage, info, ping, showVersion } from "./objects/system.ts";
 import { inspectTask, listTasks } from "./objects/tasks.ts";
 import { containerStats } from "./objects/usage.ts";
@@ -53,8 +53,8 @@ export const routes: readonly Route[] = [
   ["GET", "/distribution/*", resolveImage],
 
   ["GET", "/swarm", inspectSwarm],
-  ["POST", "/swarm/init", joinOrInit],
-  ["POST", "/swarm/join", joinOrInit],
+  ["POST", "/swarm/init", init],
+  ["POST", "/swarm/join", join],
   ["POST", "/swarm/leave", leave],
   ["POST", "/swarm/update", updateSwarm],
   ["GET", "/swarm/unlockkey", inspectUnlockKey],

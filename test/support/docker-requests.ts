@@ -324,6 +324,33 @@ const values: readonly EngineRequest[] = [
   post("/swarm/init", {}),
   post("/swarm/join", {}),
   post("/swarm/unlock", { UnlockKey: "x" }),
+  ...["init", "join", "unlock"].flatMap((verb) => [
+    ...["", "{", "[]", "3", '"x"', "null"].map((text) => post(`/swarm/${verb}`, text)),
+    { ...post(`/swarm/${verb}`, {}), contentType: "text/plain" },
+  ]),
+  ...[{ UnlockKey: 3 }, { unlockkey: ["x"] }, { UnlockKey: null }].map((fields) => post("/swarm/unlock", fields)),
+  ...[
+    { ListenAddr: 3 },
+    { AdvertiseAddr: {} },
+    { DataPathAddr: true },
+    { DataPathPort: -1 },
+    { ForceNewCluster: "x" },
+    { Spec: [] },
+    { Spec: { Raft: { ElectionTick: "x" } } },
+    { AutoLockManagers: 1 },
+    { Availability: 3 },
+    { DefaultAddrPool: "10.0.0.0/8" },
+    { SubnetSize: 1.5 },
+  ].map((fields) => post("/swarm/init", fields)),
+  ...[
+    { ListenAddr: 3 },
+    { AdvertiseAddr: [] },
+    { DataPathAddr: 3 },
+    { RemoteAddrs: "x" },
+    { RemoteAddrs: [3] },
+    { JoinToken: 3 },
+    { Availability: {} },
+  ].map((fields) => post("/swarm/join", fields)),
 ];
 
 const inContainers: readonly EngineRequest[] = [

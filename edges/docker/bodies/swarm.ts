@@ -1,4 +1,4 @@
-/** `swarm.Spec`: the settings of the cluster. */
+/** `swarm.Spec`, the settings of the cluster, and the bodies of requests that a manager checks, but cannot fulfil. */
 import {
   CAConfig,
   ClusterSpec,
@@ -11,7 +11,7 @@ import {
   TaskDefaults,
 } from "../../../proto/gen/messages.ts";
 import { badRequest } from "../failure.ts";
-import { duration, flag, integer, list, map, object, shape, text, word, type Field } from "../shape.ts";
+import { checked, duration, flag, integer, list, map, object, shape, text, texts, word, type Field } from "../shape.ts";
 import { annotations, driver } from "./common.ts";
 
 /** PEM as text, kept as bytes. */
@@ -70,3 +70,28 @@ export const swarmBody = shape("swarm.Spec", ClusterSpec, {
     shape("swarm.EncryptionConfig", EncryptionConfig, { AutoLockManagers: flag("autoLockManagers") }),
   ),
 });
+
+const addresses = { ListenAddr: checked(text("listen")), AdvertiseAddr: checked(text("advertise")) } as const;
+const availability = checked(word("availability", "swarm.NodeAvailability", (given) => given));
+
+export const initBody = shape("swarm.InitRequest", ClusterSpec, {
+  ...addresses,
+  DataPathAddr: checked(text("dataPath")),
+  DataPathPort: checked(integer("dataPathPort", "uint32")),
+  ForceNewCluster: checked(flag("force")),
+  Spec: checked(object("spec", swarmBody)),
+  AutoLockManagers: checked(flag("autoLock")),
+  Availability: availability,
+  DefaultAddrPool: checked(texts("pools")),
+  SubnetSize: checked(integer("subnetSize", "uint32")),
+});
+
+export const joinBody = shape("swarm.JoinRequest", ClusterSpec, {
+  ...addresses,
+  DataPathAddr: checked(text("dataPath")),
+  RemoteAddrs: checked(texts("remotes")),
+  JoinToken: checked(text("token")),
+  Availability: availability,
+});
+
+export const unlockBody = shape("swarm.UnlockRequest", ClusterSpec, { UnlockKey: checked(text("key")) });

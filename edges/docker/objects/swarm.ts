@@ -10,11 +10,12 @@ import {
   Version,
 } from "../../../proto/gen/messages.ts";
 import { clusterObject } from "../../../lib/docker-objects/cluster.ts";
-import { swarmBody } from "../bodies/swarm.ts";
+import { initBody, joinBody, swarmBody, unlockBody } from "../bodies/swarm.ts";
 import { badRequest, Failure } from "../failure.ts";
 import { findCluster } from "../find.ts";
 import { parseBool, versionOf } from "../go-text.ts";
 import { bodyOf, ok, type Handler } from "../request.ts";
+import type { Shape } from "../shape.ts";
 
 /** With the join tokens, which only admins see. */
 export const inspectSwarm: Handler = async ({ calls }) => {
@@ -67,16 +68,22 @@ export const inspectUnlockKey: Handler = async ({ calls }) => {
   return ok({ UnlockKey: text === "" ? "" : `SWMKEY-1-${text}` });
 };
 
-export const unlock: Handler = () => {
-  throw new Failure(409, "swarm is not locked");
-};
+/** A body of wrong types is refused before the state of the cluster is. */
+function refusing(shape: Shape<unknown>, failure: Failure): Handler {
+  return async (request) => {
+    await bodyOf(request, shape);
+    throw failure;
+  };
+}
 
-export const joinOrInit: Handler = () => {
-  throw new Failure(
-    503,
-    'This node is already part of a swarm. Use "docker swarm leave" to leave this swarm and join another one.',
-  );
-};
+const partOfSwarm = new Failure(
+  503,
+  'This node is already part of a swarm. Use "docker swarm leave" to leave this swarm and join another one.',
+);
+
+export const unlock = refusing(unlockBody, new Failure(409, "swarm is not locked"));
+export const init = refusing(initBody, partOfSwarm);
+export const join = refusing(joinBody, partOfSwarm);
 
 export const leave: Handler = () => {
   throw new Failure(
