@@ -32,6 +32,7 @@ export const peers = {
   "nomad-kit": { module: "nomad", package: "./kit", isTest: true },
   "go-plugin": { module: "nomad", package: "./plugin" },
   "docker-client": { module: "docker", package: "./walk" },
+  "traefik-provider": { module: "traefik", package: "./provider" },
   "juju-client": { module: "juju", package: "./client" },
   juju: { module: "juju", package: "github.com/juju/juju/cmd/juju", isLarge: true },
   nomad: { module: "nomad", package: "github.com/hashicorp/nomad", isLarge: true },
