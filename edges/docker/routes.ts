@@ -17,7 +17,7 @@ import { listProcesses } from "./objects/processes.ts";
 import { checkAuth, resolveImage } from "./objects/registry.ts";
 import { createService, inspectService, listServices, removeService, updateService } from "./objects/services.ts";
 import { init, inspectSwarm, inspectUnlockKey, join, leave, unlock, updateSwarm } from "./objects/swarm.ts";
-import { diskUsage, info, ping, showVersion } from "./objects/system.ts";
+import { diskUsage, info, listImages, ping, showVersion } from "./objects/system.ts";
 import { inspectTask, listTasks } from "./objects/tasks.ts";
 import { containerStats } from "./objects/usage.ts";
 import { createVolume, inspectVolume, listVolumes, removeVolume, updateVolume } from "./objects/volumes.ts";
@@ -118,6 +118,7 @@ export const routes: readonly Route[] = [
   ["POST", "/containers/prune", unused],
   ["POST", "/images/prune", unused],
   ["POST", "/build/prune", unused],
+  ["GET", "/images/json", listImages],
   ["GET", "/images/*", images],
   ["POST", "/images/*", images],
   ["DELETE", "/images/*", images],

@@ -1,11 +1,12 @@
 // Docker's Go client, unmodified: the same walk through its swarm calls at a stock manager and at ours; each result must be equal.
 import { execFile } from "node:child_process";
+import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import anyTest from "ava";
 import { engineMissing } from "../fixtures/docker-engine.ts";
 import { labMissing } from "../fixtures/lab.ts";
-import { startManager } from "../fixtures/muster.ts";
+import { startManager, tempDir } from "../fixtures/muster.ts";
 import { walkBoth } from "../fixtures/stock-beside.ts";
 import { patient } from "../support/slowness.ts";
 import { peerPath, peersMissing } from "./go/peers.ts";
@@ -20,10 +21,29 @@ async function walk(socket: string, what: string): Promise<readonly string[]> {
   return stdout.trim().split("\n");
 }
 
-test(`the calls of Docker's Go client have a stock manager's results${missing === null ? "" : `: ${missing}`}`, async (t) => {
+/** A stack as Portainer deploys it: with Docker's command. */
+const stack = {
+  version: "3.8",
+  services: {
+    web: {
+      image: "bb:1",
+      command: ["sh", "-c", "echo begun; exec sleep 1000"],
+      environment: { A: "1" },
+      deploy: { replicas: 2 },
+    },
+  },
+};
+
+test(`the calls of Docker's Go client, and Portainer's with it, have a stock manager's results${missing === null ? "" : `: ${missing}`}`, async (t) => {
   t.timeout(patient(300_000));
-  const { ours, stock } = await walkBoth(t, walk);
-  t.true(stock.length >= 37, stock.join("\n"));
+  const file = join(tempDir(t, "portainer"), "compose.yaml");
+  writeFileSync(file, JSON.stringify(stack));
+  const { ours, stock } = await walkBoth(t, async (socket, node) => {
+    const walked = await walk(socket, node);
+    await run("docker", ["-H", `unix://${socket}`, "stack", "deploy", "--resolve-image", "never", "-c", file, "shop"]);
+    return [...walked, ...(await walk(socket, "portainer"))];
+  });
+  t.true(stock.length >= 70, stock.join("\n"));
   t.deepEqual(ours, stock);
 });
 

@@ -38,8 +38,10 @@ async function prepare({ socket }: ManagerSide): Promise<void> {
   };
   // Without this, an address may be that of any of its networks. One provider reads the service's labels, the other the containers'.
   const inNetwork = (name: string): readonly string[] => [
-    ...["--label", `traefik.swarm.network=${name}`],
-    ...["--container-label", `traefik.docker.network=${name}`],
+    "--label",
+    `traefik.swarm.network=${name}`,
+    "--container-label",
+    `traefik.docker.network=${name}`,
   ];
   const port = (name: string, to: string): string => `http.services.${name}.loadbalancer.server.port=${to}`;
   await create(
@@ -50,7 +52,10 @@ async function prepare({ socket }: ManagerSide): Promise<void> {
       "http.middlewares.strip.stripprefix.prefixes=/a",
       port("web", "8080"),
     ],
-    ...["--publish", "18080:80", "--replicas", "2"],
+    "--publish",
+    "18080:80",
+    "--replicas",
+    "2",
     ...inNetwork("back"),
   );
   await create(

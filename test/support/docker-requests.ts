@@ -353,6 +353,10 @@ const values: readonly EngineRequest[] = [
   ].map((fields) => post("/swarm/join", fields)),
 ];
 
+const ofImages: readonly EngineRequest[] = ["{", "[]", { nope: ["x"] }, { until: 3 }, { Dangling: ["true"] }].map(
+  (given) => filtered("/images/json", given),
+);
+
 const inContainers: readonly EngineRequest[] = [
   ...["json", "top", "stats", "logs?stdout=1"].map((path) => get(`/containers/absent/${path}`)),
   ...["wait", "kill", "kill?signal=HUP"].map((path) => post(`/containers/absent/${path}`, "")),
@@ -388,5 +392,6 @@ export const wrongRequests: readonly EngineRequest[] = [
   ...texts,
   ...types,
   ...values,
+  ...ofImages,
   ...inContainers,
 ];

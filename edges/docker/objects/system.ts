@@ -14,7 +14,7 @@ import { isOlder, newestVersion, oldestVersion } from "../api-version.ts";
 import { findCluster } from "../find.ts";
 import { badRequest } from "../failure.ts";
 import { isSet } from "../go-text.ts";
-import { ok, type DockerRequest, type Handler } from "../request.ts";
+import { filtersOf, ok, type DockerRequest, type Handler } from "../request.ts";
 import { allContainers, containerState } from "./containers.ts";
 
 /** Go's name of the processor. */
@@ -149,6 +149,14 @@ export const info: Handler = async ({ calls, backend }) => {
     SecurityOptions: [],
     Warnings: status.warnings.length > 0 ? status.warnings : null,
   });
+};
+
+const imageFilters = ["before", "dangling", "label", "reference", "since", "until"];
+
+/** Empty: the manager keeps no images, and clients that show an overview of an engine do without them. */
+export const listImages: Handler = (request) => {
+  filtersOf(request).accept(imageFilters);
+  return ok([]);
 };
 
 const usageTypes = ["container", "image", "volume", "build-cache"] as const;

@@ -1,5 +1,5 @@
 // Walks the calls of Docker's Go client that reach a swarm manager, at one socket, and prints one line of JSON for each result.
-// With "volumes" instead of a node's id it walks those about cluster volumes.
+// With "volumes" instead of a node's id it walks those about cluster volumes, with "portainer" those that Portainer makes.
 package main
 
 import (
@@ -74,6 +74,10 @@ func main() {
 	node := os.Args[2]
 	if node == "volumes" {
 		walkVolumes(api)
+		return
+	}
+	if node == "portainer" {
+		walkPortainer(api, os.Args[1])
 		return
 	}
 
