@@ -63,24 +63,24 @@ export function installedPath(path: string): string {
 export interface ProgramStart {
   readonly command: string;
   readonly args: readonly string[];
-  /** To be added to the environment. */
-  readonly env: Readonly<Record<string, string>>;
 }
 
-/** `nodeFlags`: for Node, such as `--max-semi-space-size=1`; a single-file command takes them from the environment. */
+/**
+ * `nodeFlags`: for Node, such as `--max-semi-space-size=1`. A single-file command has flags of its own; these come after them, and
+ * NODE_OPTIONS would come before them.
+ */
 export function programStart(program: Program, nodeFlags: readonly string[] = []): ProgramStart {
   return holdsItself
     ? {
         command: process.execPath,
-        args: [programArgument, program],
-        env: nodeFlags.length === 0 ? {} : { NODE_OPTIONS: nodeFlags.join(" ") },
+        args: [...(nodeFlags.length === 0 ? [] : [`--node-options=${nodeFlags.join(" ")}`]), programArgument, program],
       }
-    : { command: process.execPath, args: [...nodeFlags, `${top}${program}${extension}`], env: {} };
+    : { command: process.execPath, args: [...nodeFlags, `${top}${program}${extension}`] };
 }
 
 /** The executable of a driver of Muster's own. */
 export function driverStart(driver: "exec"): ProgramStart {
   return holdsItself
     ? programStart(`drivers/${driver}/main`)
-    : { command: `${top}bin/muster-driver-${driver}`, args: [], env: {} };
+    : { command: `${top}bin/muster-driver-${driver}`, args: [] };
 }

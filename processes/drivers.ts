@@ -139,9 +139,9 @@ function binariesOf({ configs, directories, named }: DriverChoice, own: string):
     if (!isExecutable(path)) throw new UserError(`driver plugin "${name}": ${path} is not an executable file`);
     const config = configs.get(name) ?? null;
     const isInstalled = path === installed.command;
-    const { args, env } = isInstalled ? installed : { args: [], env: {} };
+    const { args } = isInstalled ? installed : { args: [] };
     const makesCgroups = isInstalled || basename(path).startsWith(ownPrefix);
-    return { binary: { name, path, args, env, autoMtls: false }, config, makesCgroups };
+    return { binary: { name, path, args, env: {}, autoMtls: false }, config, makesCgroups };
   });
 }
 

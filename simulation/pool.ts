@@ -17,12 +17,31 @@ type FromProcess<Result> =
   | { readonly kind: "progress"; readonly progress: number }
   | { readonly kind: "result"; readonly result: Result };
 
-/** Node's flags for a process. Nursery, in MiB: a simulation makes much garbage that does not live long. */
-export const poolNodeFlags = ["--max-semi-space-size=32", "--disable-warning=ExperimentalWarning"];
+/**
+ * Node's flags for a process. Nursery, in MiB: a simulation makes much garbage that does not live long; from the start, since a nursery
+ * that has to grow first is collected often while a cluster is founded. The old heap grows as by V8's default: a single-file command is
+ * set to a smaller growth.
+ */
+export const poolNodeFlags = [
+  "--min-semi-space-size=64",
+  "--max-semi-space-size=64",
+  "--heap-growing-percent=0",
+  "--disable-warning=ExperimentalWarning",
+];
+
+/**
+ * Starts a process of a pool, which loads its program while the caller prepares its settings. It ends once it is disconnected.
+ * `program`: one that calls `runSeedsOfPool`, with `poolNodeFlags`.
+ */
+export function startPoolProcess({ args, command }: ProgramStart): ChildProcess {
+  return spawn(command, args, { stdio: ["inherit", "inherit", "inherit", "ipc"], serialization: "advanced" });
+}
 
 interface PoolOptions<Settings, Result, Job> {
-  /** A program that calls `runSeedsOfPool`, with `poolNodeFlags`. */
+  /** As for `startPoolProcess`. */
   readonly program: ProgramStart;
+  /** A process of that program which has been started already. */
+  readonly started?: ChildProcess | undefined;
   readonly settings: Settings;
   readonly from: number;
   readonly count: number;
@@ -50,7 +69,9 @@ export async function runPool<Settings, Result, Job = undefined>(
   let next = from;
   let told = from;
   let telling = Promise.resolve();
-  const results = new Map<number, Result>();
+  let { started } = options;
+  /** Null: nothing to report. */
+  const results = new Map<number, Result | null>();
   const children = new Set<ChildProcess>();
   const send = (child: ChildProcess, message: ToProcess<Settings, Job>): void => void child.send(message);
   const cancel = (): void => {
@@ -63,18 +84,18 @@ export async function runPool<Settings, Result, Job = undefined>(
     for (let result = results.get(told); result !== undefined; result = results.get((told += 1))) {
       const [seed, found] = [told, result];
       results.delete(seed);
-      telling = telling.then(() => onResult(seed, found));
+      if (found !== null) telling = telling.then(() => onResult(seed, found));
     }
   };
   const work = async (): Promise<void> => {
     while (next < end) {
-      const child = spawn(program.command, program.args, {
-        env: { ...process.env, ...program.env },
-        stdio: ["inherit", "inherit", "inherit", "ipc"],
-        serialization: "advanced",
-      });
+      const child = started?.connected === true ? started : startPoolProcess(program);
+      started = undefined;
       children.add(child);
-      const exited = once(child, "exit").then(([code, how]) => lost(String(how ?? `exit code ${code}`)));
+      // Ctrl-C reaches all processes of a terminal, also one that is still loading its program and ends by it.
+      const exited = once(child, "exit").then(([code, how]) =>
+        signal?.aborted === true ? null : lost(String(how ?? `exit code ${code}`)),
+      );
       send(child, { kind: "settings", settings });
       while (next < end && child.connected) {
         const seed = next++;
@@ -88,7 +109,7 @@ export async function runPool<Settings, Result, Job = undefined>(
           child.on("message", hear);
         });
         const result = await Promise.race([answered, exited]);
-        if (options.isLast?.(result) === true) end = Math.min(end, next);
+        if (result !== null && options.isLast?.(result) === true) end = Math.min(end, next);
         results.set(seed, result);
         tell();
       }

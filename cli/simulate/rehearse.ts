@@ -1,11 +1,12 @@
 /** Runs the rehearsals of a command line: on one cluster, or on two that are compared; with progress, and ended by Ctrl-C. */
+import type { ChildProcess } from "node:child_process";
 import { mkdtempSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { CommandEnded, UsageError, UserError } from "../../lib/user-error.ts";
 import type { RehearsalOutcome } from "../../simulation/rehearsal/outcome.ts";
 import type { ScenarioPlan } from "../../simulation/rehearsal/plan.ts";
-import { rehearseAll } from "../../simulation/rehearsal/rehearse-all.ts";
+import { rehearseAll, startRehearsing } from "../../simulation/rehearsal/rehearse-all.ts";
 import type { Shell } from "../shell.ts";
 import { parseCount } from "../values.ts";
 import { readClusterFor, readScenarioFor, type ClusterValues, type NamedCluster } from "./inputs.ts";
@@ -60,23 +61,32 @@ interface Seeds {
   readonly processes: number | undefined;
 }
 
+interface Runs extends Seeds {
+  readonly started: ChildProcess | undefined;
+  readonly signal: AbortSignal;
+}
+
 /** Ends with status 1 if an invariant was violated, with 2 if the files have mistakes. */
 export async function rehearseFor(values: RunValues, shell: Shell): Promise<void> {
   const seeds = seedsOf(values);
   if (values.record !== undefined && (seeds.seeds > 1 || values.compare !== undefined))
     throw new UsageError("--record needs one seed: set --seed, without --seeds and --compare");
-  const planned = await readable(shell, async () => plansOf(values, shell));
+  const started = startRehearsing();
   const outcomes: RehearsalOutcome[] = [];
   const cancelled = new AbortController();
   const cancel = (): void => cancelled.abort();
-  process.once("SIGINT", cancel);
+  let planned: readonly Planned[] = [];
   try {
-    for (const { cluster, scenario } of planned) {
+    planned = await readable(shell, async () => plansOf(values, shell));
+    process.once("SIGINT", cancel);
+    for (const [at, { cluster, scenario }] of planned.entries()) {
       for (const line of cluster.remarks) shell.remark(line);
-      outcomes.push(await readable(shell, () => run(cluster, scenario, seeds, shell, cancelled.signal)));
+      const runs = { ...seeds, started: at === 0 ? started : undefined, signal: cancelled.signal };
+      outcomes.push(await readable(shell, () => run(cluster, scenario, runs, shell)));
     }
   } finally {
     process.off("SIGINT", cancel);
+    if (started.connected) started.kill();
   }
   const [first, second] = outcomes as [RehearsalOutcome, RehearsalOutcome?];
   if (second === undefined) report(shell, first, commandLine(values), values);
@@ -162,20 +172,18 @@ async function record({ cluster, scenario }: Planned, seed: number, path: string
 async function run(
   { name, plan }: NamedCluster,
   scenario: ScenarioPlan,
-  seeds: Seeds,
+  runs: Runs,
   shell: Shell,
-  signal: AbortSignal,
 ): Promise<RehearsalOutcome> {
-  const progress = new RunProgress(shell, { seeds: seeds.seeds, durationMs: scenario.durationMs });
+  const progress = new RunProgress(shell, { seeds: runs.seeds, durationMs: scenario.durationMs });
   try {
     return await rehearseAll({
-      ...seeds,
+      ...runs,
       name,
       cluster: plan,
       scenario,
       onProgress: (seed, ranMs) => progress.show(seed, ranMs),
       onRun: (outcome) => progress.finish(outcome),
-      signal,
     });
   } finally {
     progress.end();

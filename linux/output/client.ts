@@ -111,11 +111,11 @@ export class OutputClient {
   }
 
   async #start(): Promise<Socket> {
-    const { args, command, env } = programStart("linux/output/main", ["--max-semi-space-size=1"]);
+    const { args, command } = programStart("linux/output/main", ["--max-semi-space-size=1"]);
     const child = spawn(command, [...args, this.#path], {
       detached: true,
       stdio: ["ignore", "pipe", "ignore"],
-      env: { ...env },
+      env: {},
     });
     try {
       await new Promise<void>((resolve, reject) => {

@@ -26,6 +26,8 @@ const roundingMs = 1e-6;
  */
 const stepsOfTurn = 64;
 
+const settled = Promise.resolve();
+
 interface Entry extends TimerHandle {
   /** True time since the start of the simulation. */
   deadline: number;
@@ -121,21 +123,37 @@ export class SimClock implements Clock {
    * Runs callbacks one by one and settles promises between them, until an option stops it or nothing is left (`idle`). Real
    * time passes only to let promises settle.
    */
-  async run(options: RunOptions = {}): Promise<RunEnd> {
-    const end = options.untilMs === undefined ? Number.POSITIVE_INFINITY : options.untilMs - simEpochMs;
-    const lastStep = this.#steps + (options.maxSteps ?? Number.POSITIVE_INFINITY);
+  run(options: RunOptions = {}): Promise<RunEnd> {
+    const { maxSteps = Number.POSITIVE_INFINITY, until, untilMs } = options;
+    const end = untilMs === undefined ? Number.POSITIVE_INFINITY : untilMs - simEpochMs;
+    const lastStep = this.#steps + maxSteps;
     this.#stopped = false;
-    for (let turns = 0; ; turns += 1) {
-      await (turns % stepsOfTurn === 0 ? settle() : settlePromises());
+    const next = (): RunEnd | null => {
       if (this.#stopped) return "stopped";
-      if (options.until?.() === true) return "until";
+      if (until?.() === true) return "until";
       if (this.#steps >= lastStep) return "steps";
-      if (!this.#step(end)) {
-        if (end === Number.POSITIVE_INFINITY) return "idle";
-        this.#elapsed = Math.max(this.#elapsed, end);
-        return "time";
-      }
-    }
+      if (this.#step(end)) return null;
+      if (end === Number.POSITIVE_INFINITY) return "idle";
+      this.#elapsed = Math.max(this.#elapsed, end);
+      return "time";
+    };
+    return new Promise((resolve, reject) => {
+      let turns = 1;
+      // Without a promise and an asynchronous function for each step: they would take longer than the rest of the clock.
+      const go = (): void => {
+        try {
+          const ended = next();
+          if (ended !== null) return resolve(ended);
+        } catch (error) {
+          return reject(error as Error);
+        }
+        if (turns++ % stepsOfTurn === 0) setImmediate(go);
+        else void settled.then(tick);
+      };
+      // Node empties the queue of promises completely before its own queue of ticks.
+      const tick = (): void => process.nextTick(go);
+      setImmediate(go);
+    });
   }
 
   #step(end: number): boolean {
@@ -353,12 +371,6 @@ export class ProcessClock implements Clock {
 
 function before(a: Entry, b: Entry): boolean {
   return a.deadline < b.deadline || (a.deadline === b.deadline && a.order < b.order);
-}
-
-/** Resolves when every promise that can settle without time passing has settled, in the same turn of the event loop. */
-function settlePromises(): Promise<void> {
-  // Node empties the queue of promises completely before its own queue of ticks.
-  return new Promise((resolve) => queueMicrotask(() => process.nextTick(resolve)));
 }
 
 /** Resolves when every promise that can settle without time passing has settled: a turn of the event loop comes after all. */

@@ -1,12 +1,20 @@
 /** Rehearses a scenario with several seeds, in several processes. */
 import { programStart } from "../../lib/installation.ts";
 import { UserError } from "../../lib/user-error.ts";
-import { poolNodeFlags, runPool } from "../pool.ts";
+import type { ChildProcess } from "node:child_process";
+import { poolNodeFlags, runPool, startPoolProcess } from "../pool.ts";
 import type { RefusedRun, RehearsalOutcome, RunOutcome } from "./outcome.ts";
 import type { ClusterPlan, ScenarioPlan } from "./plan.ts";
 import { packedPlans, type PackedPlans } from "./plan-wire.ts";
 
+const program = () => programStart("simulation/rehearsal/process", poolNodeFlags);
+
+/** Starts the first process, which takes as long to load its program as a command to read its files. It ends once it is disconnected. */
+export const startRehearsing = (): ChildProcess => startPoolProcess(program());
+
 interface RehearseAllOptions {
+  /** The first process, if it was started already. */
+  readonly started?: ChildProcess | undefined;
   /** Name of the cluster in the outcome. */
   readonly name: string;
   readonly cluster: ClusterPlan;
@@ -25,11 +33,12 @@ interface RehearseAllOptions {
 
 /** The runs are in the order of their seeds, and the same for any number of processes. Throws UserError if managers refuse the cluster. */
 export async function rehearseAll(options: RehearseAllOptions): Promise<RehearsalOutcome> {
-  const { cluster, from, name, onProgress, onRun, processes, scenario, seeds, signal } = options;
+  const { cluster, from, name, onProgress, onRun, processes, scenario, seeds, signal, started } = options;
   const runs: RunOutcome[] = [];
   let refused: string | null = null;
   await runPool<PackedPlans, RunOutcome | RefusedRun>({
-    program: programStart("simulation/rehearsal/process", poolNodeFlags),
+    program: program(),
+    started,
     settings: packedPlans(cluster, scenario),
     from,
     count: seeds,

@@ -74,6 +74,18 @@ const missing = process.getuid?.() !== 0 ? "needs root" : !isThere("busybox") ? 
     const from = status === 0 ? stdout.trim() : "a package of an unknown commit";
     t.true(muster("version").startsWith(`muster ${version} (${from}`), muster("version"));
 
+    // The programs that it starts have flags of their own for Node, such as a rehearsal's nursery, which replace those of the executable.
+    const collections = (flags: string): number => {
+      const args = [root, "/usr/bin/muster", `--node-options=${flags} --trace-gc`, "simulate", "--list"];
+      return (
+        execFileSync("chroot", args, { encoding: "utf8", env: { PATH: "/usr/sbin:/usr/bin:/bin" } }).match(
+          /: Scavenge /g,
+        )?.length ?? 0
+      );
+    };
+    t.true(collections("") > 0);
+    t.is(collections("--min-semi-space-size=64 --max-semi-space-size=64"), 0);
+
     // A driver by the name that it is started by: it refuses to run without its host.
     symlinkSync("muster", join(root, "usr/bin/muster-driver-docker"));
     const driver = spawnSync("chroot", [root, "/usr/bin/muster-driver-docker"], { encoding: "utf8" });

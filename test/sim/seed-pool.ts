@@ -26,7 +26,7 @@ export function runSeeds(
 ): Promise<void> {
   return runPool<null, SeedResult>({
     ...range,
-    program: { command: process.execPath, args: [...poolNodeFlags, seedProcess], env: {} },
+    program: { command: process.execPath, args: [...poolNodeFlags, seedProcess] },
     settings: null,
     lost: (how) => {
       const failure = `the process of the simulation ended: ${how}`;

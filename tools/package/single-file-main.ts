@@ -22,8 +22,6 @@ function program(): string {
   if (driver !== undefined) return `drivers/${driver}/main`;
   if (process.argv[2] !== programArgument) return "cli/main";
   const [named = ""] = process.argv.splice(2, 2).slice(1);
-  // They were for this process, not for those that it starts.
-  delete process.env["NODE_OPTIONS"];
   return named;
 }
 

@@ -84,6 +84,8 @@ export async function packSingleFile(out: string): Promise<string> {
     output: blob,
     disableExperimentalSEAWarning: true,
     execArgv: nodeFlags,
+    // Programs that it starts get further flags as --node-options (lib/installation.ts).
+    execArgvExtension: "cli",
     assets,
   };
   writeFileSync(config, JSON.stringify(settings));

@@ -77,7 +77,7 @@ export async function explore(options: ExploreOptions): Promise<number> {
   const progress = setInterval(() => say(shown()), progressMs);
   try {
     await runPool<null, ExploredRun, SimOptions>({
-      program: { command: process.execPath, args: [...poolNodeFlags, exploreProcess], env: {} },
+      program: { command: process.execPath, args: [...poolNodeFlags, exploreProcess] },
       settings: null,
       from,
       count: plansMax,
