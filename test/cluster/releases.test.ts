@@ -1,18 +1,15 @@
 // Data of earlier releases, as test/fixtures/record-release.ts recorded it: the present version goes on with the data dirs of
 // a manager and of an agent, and restores the backup.
 import { execFileSync } from "node:child_process";
-import { readdirSync, readFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import test, { type ExecutionContext } from "ava";
 import { runningTasks, serviceNames, tasks } from "../fixtures/control-client.ts";
+import { earlierAgents, releases, releasesFolder, unpacked } from "../fixtures/earlier-version.ts";
 import { asRoot, MusterProcess, runMuster, startManager, tempDir, type TestManager } from "../fixtures/muster.ts";
 import { endProcessesOf } from "../fixtures/processes.ts";
 import { until } from "../fixtures/until.ts";
 import { patient } from "../support/slowness.ts";
-
-const folder = fileURLToPath(new URL("../fixtures/releases", import.meta.url));
-const releases = readdirSync(folder);
 
 interface Facts {
   readonly version: string;
@@ -35,12 +32,20 @@ async function checkState(t: ExecutionContext, manager: TestManager, facts: Fact
   for (const id of facts.tasks) t.true(known.includes(id), `task ${id} is there`);
 }
 
-test("a release is kept", (t) => {
+test("each release has its data and its program, and each earlier agent its program", (t) => {
   t.true(releases.length >= 1);
+  const folders = readdirSync(releasesFolder, { withFileTypes: true }).filter((entry) => entry.isDirectory());
+  t.deepEqual(folders.map(({ name }) => name).toSorted(), releases.map(({ version }) => version).toSorted());
+  const programs = unpacked(t);
+  for (const { commit, version } of releases) {
+    const manifest = readFileSync(join(programs, commit, "package.json"), "utf8");
+    t.is((JSON.parse(manifest) as { readonly version: string }).version, version);
+  }
+  for (const commit of earlierAgents) t.true(existsSync(join(programs, commit, "cli/main.ts")), commit);
 });
 
-for (const release of releases) {
-  const kept = join(folder, release);
+for (const { version: release } of releases) {
+  const kept = join(releasesFolder, release);
   const facts = JSON.parse(readFileSync(join(kept, "facts.json"), "utf8")) as Facts;
 
   test.serial(`a manager and an agent go on with the data dirs of ${release}`, async (t) => {
