@@ -13,6 +13,8 @@ const modules = join(top, "node_modules");
 const stamp = join(modules, ".muster-lock");
 const node = join(modules, ".bin", "node");
 const nodeMajorMin = 24;
+/** As in README.md and package.json. */
+const starterMajorMin = 20;
 
 function say(text) {
   process.stderr.write(`setup: ${text}\n`);
@@ -22,6 +24,14 @@ function say(text) {
 function fail(text) {
   say(text);
   process.exit(1);
+}
+
+/** `node` and `npm` run with this one until the packages are there. */
+function checkStarter() {
+  if (Number(process.versions.node.split(".")[0]) < starterMajorMin)
+    fail(
+      `the Node on PATH is ${process.version}, but the set-up needs version ${starterMajorMin} or newer: install one, or put a newer one first on PATH`,
+    );
 }
 
 function installPackages() {
@@ -67,6 +77,7 @@ async function bringNats() {
   if (failure !== null) fail(failure);
 }
 
+checkStarter();
 installPackages();
 checkNode();
 generate();

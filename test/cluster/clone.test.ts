@@ -1,4 +1,4 @@
-// A fresh clone after `npm ci`: generated code is not in the repository, and the first command creates it.
+// A fresh clone after `npm ci`: generated code is not in the repository, and the first command creates it. The set-up before.
 import { execFileSync, spawnSync } from "node:child_process";
 import { existsSync, symlinkSync } from "node:fs";
 import { join } from "node:path";
@@ -28,4 +28,16 @@ const listed = spawnSync("git", ["-C", top, "ls-files", "-z"], { maxBuffer: 64 *
   const again = spawnSync(join(clone, "bin/muster"), ["version"], { encoding: "utf8", env });
   t.is(again.stderr, "", "only the first command generates anything");
   t.regex(again.stdout, /^muster \d/);
+});
+
+test("the set-up names a Node that is too old, before it installs anything", (t) => {
+  const asOld = `for (const [name, value] of Object.entries({ version: "v18.20.0", versions: { ...process.versions, node: "18.20.0" } }))
+    Object.defineProperty(process, name, { value });`;
+  const old = ["--import", `data:text/javascript,${encodeURIComponent(asOld)}`];
+  const ran = spawnSync(process.execPath, [...old, join(top, "tools/setup.mjs")], { encoding: "utf8" });
+  t.is(ran.status, 1);
+  t.is(
+    ran.stderr,
+    "setup: the Node on PATH is v18.20.0, but the set-up needs version 20 or newer: install one, or put a newer one first on PATH\n",
+  );
 });
