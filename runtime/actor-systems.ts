@@ -3,12 +3,12 @@
  * uses: half of its memory (1.9 of 3.8 kB). So actors share systems: each is the child of a root, which only stops its
  * children.
  *
- * Y1: the cost of ending an actor does not depend on the number of actors. XState then scans the timers of the whole system, so
- *     no system has more than `actorsMax`.
- * Y2: a system is dropped with the last of its actors.
+ * Y1: the cost of ending an actor does not depend on the number of actors: timers are kept by actor (steps/actor-timers.ts).
+ * Y2: a system is dropped with the last of its actors, and has at most `actorsMax`, so that few live actors keep few systems.
  */
 import { createActor, setup, stopChild, type Actor, type AnyActorRef, type InspectionEvent } from "xstate";
-import type { Clock, Subscription, TimerHandle } from "./ports/index.ts";
+import { keepTimers } from "./steps/actor-timers.ts";
+import type { Clock, Subscription } from "./ports/index.ts";
 
 /** A system for this many actors adds 2 % to the memory of each. */
 const actorsMax = 64;
@@ -37,10 +37,7 @@ export interface ActorSystem {
 }
 
 export class ActorSystems {
-  readonly #clock: {
-    setTimeout(fn: () => void, ms: number): TimerHandle;
-    clearTimeout(timer: TimerHandle): void;
-  };
+  readonly #clock: Clock;
   readonly #systems = new Set<ActorSystem>();
   readonly #machine: typeof rootMachine;
   #newest: ActorSystem | null = null;
@@ -51,16 +48,15 @@ export class ActorSystems {
     this.#machine = rootMachine.provide({
       actions: { reportError: (_, { actorId, error }) => onError(actorId, error) },
     });
-    this.#clock = {
-      setTimeout: (callback, ms) => clock.setTimeout(callback, ms),
-      clearTimeout: (timer) => clock.clearTimeout(timer),
-    };
+    this.#clock = clock;
   }
 
   /** The system for the next actor, whose parent must be its `root`. */
   enter(): ActorSystem {
     if (this.#newest === null || this.#newest.actors === actorsMax) {
-      const root = createActor(this.#machine, { id: "root", clock: this.#clock as never }).start();
+      const root = createActor(this.#machine, { id: "root" });
+      keepTimers(this.#clock, root.system);
+      root.start();
       this.#newest = { root, actors: 0, watch: null };
       this.#systems.add(this.#newest);
       this.#watch(this.#newest);
@@ -91,6 +87,8 @@ export class ActorSystems {
   #watch(system: ActorSystem): void {
     system.watch?.unsubscribe();
     const inspector = this.#inspector;
+    // Planned steps then make no inspection events.
+    (system.root.system as { isInspected?: boolean }).isInspected = inspector !== null;
     system.watch =
       inspector === null
         ? null

@@ -259,7 +259,7 @@ export class Host {
           this.#reportFailed(error);
         }
     });
-    const systems = new Set<unknown>();
+    const systems = new Set<object>();
     for (const { actor, startedAtMs } of this.#live.values()) {
       if (actor.getSnapshot().status !== "active") continue;
       watch.add(actor, startedAtMs);

@@ -8,6 +8,7 @@ import { ChartNames, joined, nothingTaken, type Active, type Taken } from "./cha
 import type { AnyNode } from "./transition-ids.ts";
 import type { ObservedActor, ObservedStep, ObservedTimer, StepObserver } from "./step.ts";
 import { currentCause, inCause, lateCause, noCause, setCause, type Cause } from "./cause.ts";
+import { armedIn } from "../steps/actor-timers.ts";
 import type { Clock } from "../ports/index.ts";
 
 type AnyActor = Actor<AnyStateMachine>;
@@ -54,19 +55,6 @@ interface Watched {
   taken: Taken | null;
 }
 
-/** XState's record of a timer. */
-interface Scheduled {
-  readonly id: string;
-  readonly source: AnyActorRef;
-  readonly event: { readonly type: string };
-  readonly delay: number;
-  /** `Date.now()` */
-  readonly startedAt: number;
-}
-interface Timed {
-  readonly _snapshot: { readonly _scheduledEvents: Readonly<Record<string, Scheduled>> };
-}
-
 const noTimers: readonly ObservedTimer[] = [];
 
 export class StepWatch {
@@ -94,12 +82,10 @@ export class StepWatch {
   }
 
   /** The timers that were armed in a system before its actors were watched. */
-  addTimers(system: unknown): void {
-    // XState notes when it armed a timer by the machine's clock, not by ours.
-    const offset = this.#clock.now() - Date.now();
-    for (const { id, source, event, delay, startedAt } of Object.values((system as Timed)._snapshot._scheduledEvents)) {
+  addTimers(system: object): void {
+    for (const { id, source, event, delay, armedAtMs } of armedIn(system)) {
       const watched = this.#watched.get(source);
-      if (watched !== undefined) arm(watched, id, event.type, startedAt + offset, delay, noCause);
+      if (watched !== undefined) arm(watched, id, event.type, armedAtMs, delay, noCause);
     }
   }
 

@@ -34,6 +34,8 @@ interface Scope {
       cancel(source: unknown, id: string): void;
     };
     _sendInspectionEvent(event: object): void;
+    /** False: nobody sees inspection events, so none is made. Absent in systems that are not a host's. */
+    isInspected?: boolean;
   };
   readonly defer: (act: () => void) => void;
   readonly actionExecutor: (action: {
@@ -208,7 +210,9 @@ class PlannedSteps {
   }
 
   #show(run: Run, snapshot: Snapshot, transitions: readonly AnyTransitionDefinition[]): void {
-    run.scope.system._sendInspectionEvent({
+    const { system } = run.scope;
+    if (system.isInspected === false) return;
+    system._sendInspectionEvent({
       type: "@xstate.microstep",
       actorRef: run.scope.self,
       event: run.event,
@@ -434,9 +438,12 @@ class PlannedSteps {
     const params = paramsOf(action);
     if (found === undefined || !("resolve" in found)) {
       const type = typeof action === "function" ? action.name || "(anonymous)" : nameOf(action);
+      const exec = found as ((info: ActionArgs, params: unknown) => void) | undefined;
       return (run) => {
         const info = argsOf(run);
-        run.scope.actionExecutor({ type, info, params: params(info), exec: found as never });
+        const given = params(info);
+        if (run.scope.system.isInspected === false) exec?.(info, given);
+        else run.scope.actionExecutor({ type, info, params: given, exec });
       };
     }
     const builtIn = found as unknown as BuiltIn;
@@ -467,13 +474,15 @@ class PlannedSteps {
       const { scope } = run;
       const { self, system } = scope;
       if (typeof ms !== "number") run.raised.push(raised);
+      const schedule = (): void => {
+        if (typeof ms === "number") scope.defer(() => system.scheduler.schedule(self, self, raised, ms, id));
+      };
+      if (system.isInspected === false) return schedule();
       scope.actionExecutor({
         type: "xstate.raise",
         info,
         params: { event: raised, id, delay: ms },
-        exec: () => {
-          if (typeof ms === "number") scope.defer(() => system.scheduler.schedule(self, self, raised, ms, id));
-        },
+        exec: schedule,
       });
     };
   }
@@ -520,12 +529,9 @@ function cancelling({ sendId }: BuiltIn, params: Params): Act {
     const info = argsOf(run);
     const id = idOf(info, params(info));
     const { scope } = run;
-    scope.actionExecutor({
-      type: "xstate.cancel",
-      info,
-      params: { sendId: id },
-      exec: () => scope.defer(() => scope.system.scheduler.cancel(scope.self, id)),
-    });
+    const cancel = (): void => scope.defer(() => scope.system.scheduler.cancel(scope.self, id));
+    if (scope.system.isInspected === false) return cancel();
+    scope.actionExecutor({ type: "xstate.cancel", info, params: { sendId: id }, exec: cancel });
   };
 }
 

@@ -1,3 +1,4 @@
+import { deepStrictEqual } from "node:assert";
 import test from "ava";
 import fc from "fast-check";
 import { assign, cancel, createActor, raise, setup, type AnyMachineSnapshot, type AnyStateMachine } from "xstate";
@@ -15,12 +16,15 @@ test("PS2: plans support every chart of the system", async (t) => {
   );
 });
 
+/** Params of each execution of the action `note`. */
+const noted: unknown[] = [];
+
 const tools = setup({
   types: { context: {} as { readonly count: number }, events: {} as { readonly type: string } },
   actions: {
     count: assign(({ context }) => ({ count: context.count + 1 })),
     reset: assign({ count: 0 }),
-    note: (_args, _params: { readonly of: string; readonly count: number }) => {},
+    note: (_args, params: { readonly of: string; readonly count: number }) => void noted.push(params),
     raiseInner: raise({ type: "inner.raised" }),
     raiseLater: raise({ type: "later" }, { id: "later", delay: "wait" }),
     cancelLater: cancel("later"),
@@ -137,6 +141,43 @@ function chartOf(drawn: Drawn): AnyStateMachine {
   } as never) as unknown as AnyStateMachine;
 }
 
+/** Actions, timers and end of a planned step, in a system that is inspected or not. */
+function taken(
+  planned: AnyStateMachine["transition"],
+  from: AnyMachineSnapshot,
+  event: object,
+  isInspected: boolean,
+): unknown {
+  noted.length = 0;
+  const timers: unknown[] = [];
+  const scope = {
+    self: from.machine,
+    system: {
+      isInspected,
+      _sendInspectionEvent: () => {
+        if (!isInspected) throw new Error("nobody sees an inspection event");
+      },
+      scheduler: {
+        schedule: (_source: unknown, _target: unknown, ...timer: readonly unknown[]) => void timers.push(timer),
+        cancel: (_source: unknown, id: string) => void timers.push(id),
+      },
+    },
+    defer: (act: () => void) => act(),
+    actionExecutor: ({ exec, info, params }: { info: unknown; params: unknown; exec?: (...args: unknown[]) => void }) =>
+      exec?.(info, params),
+  };
+  try {
+    const { context, output, status, value } = planned(
+      from as never,
+      event as never,
+      scope as never,
+    ) as AnyMachineSnapshot;
+    return { noted: [...noted], timers, context, output: output as unknown, status, value };
+  } catch (error) {
+    return { noted: [...noted], timers, error: (error as Error).message };
+  }
+}
+
 /** Walks through the chart, and compares each step; the number of steps that changed the active states. */
 function walk(machine: AnyStateMachine, events: readonly { readonly type: string }[]): number {
   const scope = {
@@ -146,11 +187,13 @@ function walk(machine: AnyStateMachine, events: readonly { readonly type: string
     actionExecutor: () => undefined,
   };
   const twin = new PlannedTwin(machine, scope.self);
+  const planned = plannedSteps(machine) as AnyStateMachine["transition"];
   let snapshot = machine.getInitialSnapshot(scope as never, undefined as never) as AnyMachineSnapshot;
   let moves = 0;
   for (const event of events) {
     if (snapshot.status !== "active") break;
     twin.compare(snapshot, event);
+    deepStrictEqual(taken(planned, snapshot, event, false), taken(planned, snapshot, event, true));
     try {
       const next = machine.transition(snapshot, event as never, scope as never) as AnyMachineSnapshot;
       if (next._nodes !== snapshot._nodes) moves += 1;
