@@ -337,10 +337,14 @@ class DispatcherActor implements Dispatcher {
 
   #showStates(): void {
     // States without sessions stay at 0.
-    for (const state of this.#counts.keys()) this.#counts.set(state, 0);
-    for (const { state } of this.#sessions.values()) this.#counts.set(state, (this.#counts.get(state) ?? 0) + 1);
+    const counts = new Map(Array.from(this.#counts.keys(), (state) => [state, 0]));
+    for (const { state } of this.#sessions.values()) counts.set(state, (counts.get(state) ?? 0) + 1);
     const gauge = this.#env.telemetry.metrics.gauge("muster_session_states", "Sessions of this manager, by state.");
-    for (const [state, count] of this.#counts) gauge.set(count, { state });
+    for (const [state, count] of counts) {
+      if (count === this.#counts.get(state)) continue;
+      this.#counts.set(state, count);
+      gauge.set(count, { state });
+    }
   }
 
   #openStream(target: StreamTarget, sessionId: string, call: CallContext): void {

@@ -116,8 +116,10 @@ class Reading implements Subscription {
   }
 
   unsubscribe(): void {
+    if (!this.#isActive) return;
     this.#isActive = false;
     this.#rejoined.unsubscribe();
+    this.#link.tell(({ readers }) => readers.delete(this));
   }
 
   /** Subscribes, and learns how far it must read to catch up. */

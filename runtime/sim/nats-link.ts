@@ -146,6 +146,12 @@ export class SimNatsLink implements Bus {
     });
   }
 
+  /** Runs `work` at the server on arrival, without an answer; lost while the link is down. */
+  tell(work: (session: ServerSession) => void): void {
+    const connection = this.#connection;
+    if (this.#endpoint.clock.alive) connection?.end.send(() => work(connection.session));
+  }
+
   /**
    * K1: `begin` gets the callback for the answer; without one, the outcome is `late` after the timeout, `lost` with the link.
    */

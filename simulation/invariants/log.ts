@@ -5,14 +5,20 @@
  *      loss. A change acknowledged while the manager reports that it cannot write its mark counts once a mark was written in
  *      the same life (ADR 30).
  */
-import { toHex } from "../../runtime/store/record.ts";
 import type { Replica } from "../../runtime/store/replica.ts";
+
+/** The first 48 bits of a checksum, as a number; 0 without a checksum. A text for each version of each life would be costly. */
+function fingerprintOf(checksum: Uint8Array): number {
+  let fingerprint = 0;
+  for (const byte of checksum.subarray(0, 6)) fingerprint = fingerprint * 256 + byte;
+  return fingerprint;
+}
 
 /** State of one manager across all its lives. */
 export class LogMemory {
-  /** Checksums by version: of applied versions, and of acknowledged ones. */
-  readonly #applied = new Map<number, string>();
-  readonly #acknowledged = new Map<number, string>();
+  /** Fingerprints by version: of applied versions, and of acknowledged ones. */
+  readonly #applied = new Map<number, number>();
+  readonly #acknowledged = new Map<number, number>();
   /** Versions acknowledged in this life while the mark could not be written, and not covered by a later mark. */
   readonly #unmarked = new Set<number>();
   readonly #fail: (claim: string) => void;
@@ -29,11 +35,11 @@ export class LogMemory {
   follow(replica: Replica): void {
     this.#unmarked.clear();
     replica.watch(({ version }) => {
-      const checksum = toHex(replica.checksum);
+      const fingerprint = fingerprintOf(replica.checksum);
       const expected = this.#acknowledged.get(version);
-      if (expected !== undefined && expected !== checksum)
+      if (expected !== undefined && expected !== fingerprint)
         this.#fail(`S70: version ${version} was acknowledged but has other content now`);
-      this.#applied.set(version, checksum);
+      this.#applied.set(version, fingerprint);
     });
   }
 
@@ -41,8 +47,8 @@ export class LogMemory {
     this.#unmarked.add(version);
     if (!isMarked) return;
     for (const each of this.#unmarked) {
-      const checksum = this.#applied.get(each);
-      if (checksum !== undefined) this.#acknowledged.set(each, checksum);
+      const fingerprint = this.#applied.get(each);
+      if (fingerprint !== undefined) this.#acknowledged.set(each, fingerprint);
     }
     this.#unmarked.clear();
   }

@@ -18,6 +18,11 @@ import type { Commit } from "../../runtime/store/store.ts";
  * grow with the cluster. In objects for each change.
  */
 const wholeShare = 8;
+/**
+ * Replicas are compared after this many changes for each object: their states differ for good once they differ, and a hash encodes all
+ * objects, in each replica.
+ */
+const hashedAfter = 4;
 
 interface ChecksOptions {
   readonly scene: Scene;
@@ -81,7 +86,7 @@ export class RehearsalChecks {
     }
     this.#changesUntilHash -= changes;
     if (this.#changesUntilHash <= 0) {
-      this.#changesUntilHash = sizeOf(replica);
+      this.#changesUntilHash = hashedAfter * sizeOf(replica);
       this.#hashes.clear();
       this.#hashAt = commit.version;
     }
