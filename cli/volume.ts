@@ -1,5 +1,11 @@
 /** `muster volume`: create, ls, inspect, update, rm. Cluster volumes only, provided by storage plugins. */
-import { volumeObject } from "../lib/docker-objects/index.ts";
+import {
+  volumeAvailabilities,
+  volumeObject,
+  volumeScopes,
+  volumeSharings,
+  volumeWord,
+} from "../lib/docker-objects/index.ts";
 import {
   Annotations,
   CapacityRange,
@@ -17,11 +23,8 @@ import {
   VolumeAccessMode,
   VolumeAccessMode_BlockVolume,
   VolumeAccessMode_MountVolume,
-  VolumeAccessMode_Scope as Scope,
-  VolumeAccessMode_Sharing as Sharing,
   VolumeSecret,
   VolumeSpec,
-  VolumeSpec_VolumeAvailability as Availability,
   type Secret,
 } from "../proto/gen/messages.ts";
 import { command, inspectOptions, listingOptions, type Command } from "./command.ts";
@@ -34,15 +37,6 @@ import { labelFields, printListing } from "./table.ts";
 import { csvFields, parseBytes, parseChoice, parseLabels, parsePairs } from "./values.ts";
 
 const methods = ControlService.methods;
-const availabilities = { active: Availability.ACTIVE, pause: Availability.PAUSE, drain: Availability.DRAIN } as const;
-const scopes = { single: Scope.SINGLE_NODE, multi: Scope.MULTI_NODE } as const;
-const sharings = {
-  none: Sharing.NONE,
-  readonly: Sharing.READ_ONLY,
-  onewriter: Sharing.ONE_WRITER,
-  all: Sharing.ALL,
-} as const;
-
 async function listVolumes(client: ManagerClient): Promise<readonly Volume[]> {
   return (await client.call(methods.ListVolumes, ListVolumesRequest.create({}))).volumes;
 }
@@ -102,8 +96,8 @@ function accessModeOf(values: FlagValues<typeof createOptions>): VolumeAccessMod
   if (type !== "mount" && type !== "block")
     throw new UsageError(`invalid argument "${type}" for "--type" flag: expected mount or block`);
   return VolumeAccessMode.create({
-    scope: parseChoice(values.scope ?? "single", "scope", scopes),
-    sharing: parseChoice(values.sharing ?? "none", "sharing", sharings),
+    scope: parseChoice(values.scope ?? "single", "scope", volumeScopes),
+    sharing: parseChoice(values.sharing ?? "none", "sharing", volumeSharings),
     block: type === "block" ? VolumeAccessMode_BlockVolume.create() : null,
     mount: type === "mount" ? VolumeAccessMode_MountVolume.create() : null,
   });
@@ -141,7 +135,7 @@ function specOf(name: string, values: FlagValues<typeof createOptions>, secrets:
     AccessibilityRequirements:
       requisite.length + preferred.length === 0 ? null : TopologyRequirement.create({ requisite, preferred }),
     capacityRange: hasRange ? capacityRange : null,
-    availability: parseChoice(values.availability ?? "active", "availability", availabilities),
+    availability: parseChoice(values.availability ?? "active", "availability", volumeAvailabilities),
   });
 }
 
@@ -172,7 +166,7 @@ function statusOf({ pendingDelete, publishStatus, volumeInfo }: Volume): string 
 }
 
 function availabilityOf({ spec }: Volume): string {
-  return Object.entries(availabilities).find(([, value]) => value === (spec?.availability ?? 0))?.[0] ?? "";
+  return volumeWord(volumeAvailabilities, spec?.availability ?? 0);
 }
 
 /** Values of one key are ORed, keys are ANDed, as in Docker. Throws UsageError. */
@@ -280,7 +274,7 @@ const update = command({
       const before = spec ?? VolumeSpec.create();
       const { availability: wanted } = values;
       const availability =
-        wanted === undefined ? before.availability : parseChoice(wanted, "availability", availabilities);
+        wanted === undefined ? before.availability : parseChoice(wanted, "availability", volumeAvailabilities);
       const labels = { ...before.annotations?.labels, ...parseLabels(values["label-add"] ?? [], "label-add") };
       for (const key of values["label-rm"] ?? []) delete labels[key];
       const annotations = Annotations.patch(before.annotations ?? Annotations.create(), { labels });

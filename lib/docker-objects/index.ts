@@ -6,5 +6,5 @@ export { nodeObject } from "./node.ts";
 export { serviceObject } from "./service.ts";
 export { taskObject } from "./task.ts";
 export { taskSpecObject } from "./task-spec.ts";
-export { volumeObject } from "./volume.ts";
+export { volumeAvailabilities, volumeObject, volumeScopes, volumeSharings, volumeWord } from "./volume.ts";
 export { timeText, type DockerObject } from "./values.ts";

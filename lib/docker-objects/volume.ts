@@ -11,7 +11,6 @@ import {
   type VolumeSpec,
 } from "../../proto/gen/messages.ts";
 import {
-  enumWord,
   head,
   ifThere,
   mapOf,
@@ -22,13 +21,24 @@ import {
   type DockerObject,
 } from "./values.ts";
 
-const scopes: Readonly<Record<Scope, string>> = { [Scope.SINGLE_NODE]: "single", [Scope.MULTI_NODE]: "multi" };
-const sharings: Readonly<Record<Sharing, string>> = {
-  [Sharing.NONE]: "none",
-  [Sharing.READ_ONLY]: "readonly",
-  [Sharing.ONE_WRITER]: "onewriter",
-  [Sharing.ALL]: "all",
-};
+/** The words of `Scope`, `Sharing` and `Availability`: what clients may write, and what is shown. */
+export const volumeScopes = { single: Scope.SINGLE_NODE, multi: Scope.MULTI_NODE } as const;
+export const volumeSharings = {
+  none: Sharing.NONE,
+  readonly: Sharing.READ_ONLY,
+  onewriter: Sharing.ONE_WRITER,
+  all: Sharing.ALL,
+} as const;
+export const volumeAvailabilities = {
+  active: Availability.ACTIVE,
+  pause: Availability.PAUSE,
+  drain: Availability.DRAIN,
+} as const;
+
+/** Empty for a value without a word. */
+export function volumeWord(words: Readonly<Record<string, number>>, value: number): string {
+  return Object.entries(words).find(([, each]) => each === value)?.[0] ?? "";
+}
 
 const publishStates: Readonly<Record<PublishState, string>> = {
   [PublishState.PENDING_PUBLISH]: "pending-publish",
@@ -43,8 +53,8 @@ function topologies(of: readonly Topology[]) {
 
 function accessModeObject({ block, mount, scope, sharing }: VolumeAccessMode): DockerObject {
   return {
-    Scope: scopes[scope],
-    Sharing: sharings[sharing],
+    Scope: volumeWord(volumeScopes, scope),
+    Sharing: volumeWord(volumeSharings, sharing),
     MountVolume: ifThere(mount, ({ fsType, mountFlags }) => ({
       FsType: unlessEmpty(fsType),
       MountFlags: unlessNone(mountFlags),
@@ -66,7 +76,7 @@ function specObject(spec: VolumeSpec | null): DockerObject {
       LimitBytes: limitBytes,
     })),
     Secrets: unlessNone((spec?.secrets ?? []).map(({ key, secret }) => ({ Key: key, Secret: secret }))),
-    Availability: enumWord(Availability, spec?.availability ?? Availability.ACTIVE),
+    Availability: volumeWord(volumeAvailabilities, spec?.availability ?? Availability.ACTIVE),
   };
 }
 

@@ -14,6 +14,7 @@ import {
   Annotations,
   Driver,
 } from "../../../proto/gen/messages.ts";
+import { volumeAvailabilities, volumeScopes, volumeSharings } from "../../../lib/docker-objects/index.ts";
 import { checked, integer, list, map, object, shape, text, texts, within, word, type Json } from "../shape.ts";
 
 /** Like a stock engine, takes an unknown word for the first one. */
@@ -21,19 +22,9 @@ function wordOf<Value>(words: Readonly<Record<string, Value>>, first: Value): (g
   return (given) => (Object.hasOwn(words, given) ? (words[given] as Value) : first);
 }
 
-const availabilities: Readonly<Record<string, Availability>> = {
-  active: Availability.ACTIVE,
-  pause: Availability.PAUSE,
-  drain: Availability.DRAIN,
-};
-
 const accessMode = shape("volume.AccessMode", VolumeAccessMode, {
-  Scope: word("scope", "volume.Scope", wordOf({ multi: Scope.MULTI_NODE }, Scope.SINGLE_NODE)),
-  Sharing: word(
-    "sharing",
-    "volume.SharingMode",
-    wordOf({ readonly: Sharing.READ_ONLY, onewriter: Sharing.ONE_WRITER, all: Sharing.ALL }, Sharing.NONE),
-  ),
+  Scope: word("scope", "volume.Scope", wordOf(volumeScopes, Scope.SINGLE_NODE)),
+  Sharing: word("sharing", "volume.SharingMode", wordOf(volumeSharings, Sharing.NONE)),
   BlockVolume: object("block", shape("volume.TypeBlock", VolumeAccessMode_BlockVolume, {})),
   MountVolume: object(
     "mount",
@@ -64,7 +55,7 @@ const clusterVolumeSpec = shape("volume.ClusterVolumeSpec", VolumeSpec, {
     }),
   ),
   Secrets: list("secrets", shape("volume.Secret", VolumeSecret, { Key: text("key"), Secret: text("secret") })),
-  Availability: word("availability", "volume.Availability", wordOf(availabilities, Availability.ACTIVE)),
+  Availability: word("availability", "volume.Availability", wordOf(volumeAvailabilities, Availability.ACTIVE)),
 });
 
 /** Reads the fields around `ClusterVolumeSpec`; `clusterVolumeOf` adds those within it. */
@@ -94,7 +85,5 @@ export const volumeUpdateBody = shape("volume.UpdateOptions", VolumeSpec, {
 /** A stock engine changes nothing else. Null if the body does not name one that exists. */
 export function availabilityOf(given: Json): Availability | null {
   const named = ((given["Spec"] ?? {}) as Json)["Availability"];
-  return typeof named === "string" && Object.hasOwn(availabilities, named)
-    ? (availabilities[named] as Availability)
-    : null;
+  return Object.entries(volumeAvailabilities).find(([word]) => word === named)?.[1] ?? null;
 }
