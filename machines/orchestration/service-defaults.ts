@@ -6,7 +6,6 @@ import {
   Duration,
   Placement,
   ResourceRequirements,
-  Resources,
   RestartPolicy,
   RestartPolicy_RestartCondition,
   Service,
@@ -39,13 +38,6 @@ function withRestartDefaults(policy: RestartPolicy | null): RestartPolicy {
   return policy.delay === null ? RestartPolicy.patch(policy, { delay }) : policy;
 }
 
-function withResourceDefaults(resources: ResourceRequirements | null): ResourceRequirements {
-  return ResourceRequirements.patch(resources ?? ResourceRequirements.create({}), {
-    limits: resources?.limits ?? Resources.create({}),
-    reservations: resources?.reservations ?? Resources.create({}),
-  });
-}
-
 function withContainerDefaults(container: ContainerSpec): ContainerSpec {
   return ContainerSpec.patch(container, {
     stopGracePeriod: container.stopGracePeriod ?? Duration.create({ seconds: stopGraceSeconds }),
@@ -60,7 +52,7 @@ export function withDefaults(service: Service): Service {
   const task = spec.task ?? TaskSpec.create({});
   const full = TaskSpec.patch(task, {
     container: task.container === null ? null : withContainerDefaults(task.container),
-    resources: withResourceDefaults(task.resources),
+    resources: task.resources ?? ResourceRequirements.create({}),
     restart: withRestartDefaults(task.restart),
     placement: task.placement ?? Placement.create({}),
   });
