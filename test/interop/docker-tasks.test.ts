@@ -232,6 +232,19 @@ test("commands into the containers of tasks have a stock manager's exit status a
   });
   await both(exec([], ["sh", "-c", "kill -TERM $$"]));
   await both(exec([], ["/absent"]));
+  const failing = (await both(exec(["-d"], ["/absent"]))) as Ran;
+  t.is(failing.status, 1);
+  await both(exec(["-d", "-u", "nobody2"], ["true"]));
+  await both(exec(["-d"], ["sh", "-c", "exit 3"]));
+  for (const wish of [{ Cmd: ["/absent"] }, { Cmd: ["/etc"] }, { Cmd: ["true"], User: "nobody2" }])
+    await both(async ({ container, socket }) => {
+      const post = (path: string, body: object) =>
+        ask(socket, { method: "POST", path: `/v1.41${path}`, body: JSON.stringify(body) });
+      const { Id: id } = JSON.parse((await post(`/containers/${container}/exec`, wish)).text) as {
+        readonly Id: string;
+      };
+      return post(`/exec/${id}/start`, { Detach: true });
+    });
 
   const report = ["sh", "-c", "echo $(id -u):$(id -g) $(pwd) $HOME $A $B"];
   const identity = ["-u", "7:1234", "-w", "/bin", "-e", "A=1", "--env", "B=two words"];

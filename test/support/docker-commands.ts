@@ -6,6 +6,8 @@ export interface DockerCommand {
   readonly words: readonly string[];
   /** Why ours answers otherwise, on purpose. */
   readonly differs?: string;
+  /** A service whose update must have ended before. */
+  readonly after?: string;
 }
 
 const command = (text: string): DockerCommand => ({ words: text.split(" ") });
@@ -18,7 +20,7 @@ const differing = (differs: string, text: string): DockerCommand => ({ words: te
 export const commandFiles: Readonly<Record<string, string>> = {
   text: "hello\n",
   "compose.yaml": `
-version: "3.8"
+version: "3.9"
 services:
   web:
     image: bb:1
@@ -149,7 +151,7 @@ export const dockerCommands: readonly DockerCommand[] = [
   ),
   command("service inspect full"),
   command("service rollback --detach full"),
-  command("service inspect --pretty full"),
+  { ...command("service inspect --pretty full"), after: "full" },
   command("service update --detach --image bb:2 --no-resolve-image absent"),
   command("service update --detach --update-order strange full"),
   command("service update --detach --secret-rm word --config-rm conf --network-rm netw web"),

@@ -5,7 +5,6 @@ import {
   TaskAttach,
   TaskCallRequest,
   TaskSignal,
-  TaskState,
   type Task,
 } from "../../../proto/gen/messages.ts";
 import { badRequest, Failure } from "../failure.ts";
@@ -16,6 +15,7 @@ import { hasOldWords, ok, type DockerRequest, type Handler } from "../request.ts
 import { beginStream, type ClientStream } from "../client-stream.ts";
 import { callTask } from "../task-call.ts";
 import { forwardInput, inOrder, TaskOutput } from "../task-stream.ts";
+import { isOver, untilMet } from "../until-met.ts";
 import { findContainer, runningContainer } from "./containers.ts";
 import { sizeOf } from "./execs.ts";
 import { streamLogs, streamsOf } from "./logs.ts";
@@ -125,10 +125,6 @@ export const resize: Handler = async (request) => {
   return ok();
 };
 
-function isOver(task: Task | undefined): boolean {
-  return task === undefined || (task.status?.state ?? TaskState.NEW) > TaskState.RUNNING;
-}
-
 const conditions = new Set(["", "not-running", "next-exit", "removed"]);
 
 /** Answers when the task has ended: a task never runs twice. */
@@ -145,16 +141,7 @@ export const wait: Handler = async (request) => {
     task = found ?? task;
     return condition === "removed" ? found === undefined : isOver(found);
   };
-  await new Promise<void>((resolve) => {
-    if (isMet()) return resolve();
-    const watching = store.watch(() => isMet() && finish());
-    const finish = (): void => {
-      watching.unsubscribe();
-      signal.removeEventListener("abort", finish);
-      resolve();
-    };
-    signal.addEventListener("abort", finish, { once: true });
-  });
+  await untilMet(backend, signal, isMet);
   response.end(`${jsonText({ StatusCode: task.status?.container?.exitCode ?? 0 })}\n`);
   return null;
 };

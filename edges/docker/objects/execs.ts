@@ -2,6 +2,8 @@
  * `/containers/{id}/exec` and `/exec/{id}`: commands in the containers and processes of tasks, on any node that runs Muster's agent.
  *
  * EX3: a command ends with its connection; a detached one, with its task.
+ * EX4: a detached command that does not start is an error of the request: it has ended within `startMsMax`, with the status of a shell that
+ *      could not start it.
  */
 import {
   TaskCallRequest,
@@ -23,8 +25,13 @@ import { callTask, exitStatus } from "../task-call.ts";
 import { forwardInput, inOrder, TaskOutput } from "../task-stream.ts";
 import { findContainer, runningContainer } from "./containers.ts";
 
-/** The exit status of a command that could not be started, as in a shell. */
+/** The exit status of a command that could not be started, as in a shell, and of one that does not exist. */
 const notStarted = 126;
+const notFound = 127;
+/** A command that has not ended after this time has started, in milliseconds: drivers do not report the start. */
+const startMsMax = 1_000;
+/** What a detached command has written is kept for the reason why it did not start, in bytes. */
+const reasonBytesMax = 4_096;
 
 /** Null if the command does not differ from its task. */
 function identityOf(body: Json): TaskExecIdentity | null {
@@ -125,7 +132,10 @@ export const startExec: Handler = async (request) => {
   const { backend, calls, name, signal, version } = request;
   const exec = backend.execs.find(name);
   const isDetached = body["Detach"] === true;
-  const out = new TaskOutput({ isRaw: exec.hasTerminal, ...exec.attaches });
+  const unread = new Unread();
+  const out = new TaskOutput(
+    isDetached ? { isRaw: true, stdout: true, stderr: true } : { isRaw: exec.hasTerminal, ...exec.attaches },
+  );
   backend.execs.start(exec);
   let begun: Awaited<ReturnType<typeof callTask>>;
   try {
@@ -157,9 +167,14 @@ export const startExec: Handler = async (request) => {
     },
   );
   if (isDetached) {
-    out.begin(nowhere);
+    out.begin(unread);
     void send({ close: true }).catch(() => undefined);
     ended.catch((error: unknown) => backend.log.error({ err: error }, "a detached command failed"));
+    await Promise.race([
+      ended.catch(() => undefined),
+      new Promise((resolve) => backend.clock.setTimeout(() => resolve(undefined), startMsMax)),
+    ]);
+    demandStart(exec, unread.text);
     return ok();
   }
   const stream = beginStream(request.upgrade, request.response, streamType(version, exec.hasTerminal));
@@ -174,4 +189,27 @@ export const startExec: Handler = async (request) => {
   return null;
 };
 
-const nowhere: ClientStream = { write: () => undefined, waitingBytes: () => 0, end: () => undefined, input: null };
+/** What a detached command writes, from its beginning. */
+class Unread implements ClientStream {
+  readonly input = null;
+  text = "";
+
+  write(data: Uint8Array): void {
+    if (this.text.length < reasonBytesMax) this.text += Buffer.from(data).toString();
+  }
+
+  waitingBytes(): number {
+    return 0;
+  }
+
+  end(): void {
+    // Nobody waits for it.
+  }
+}
+
+/** Throws Failure. EX4 */
+function demandStart({ state }: Exec, reason: string): void {
+  if (state.kind !== "ended" || (state.exitCode !== notStarted && state.exitCode !== notFound)) return;
+  const isRefused = reason.startsWith("OCI runtime");
+  throw new Failure(isRefused ? 400 : 500, reason.trim() || "the command could not be started");
+}

@@ -3,8 +3,11 @@ import {
   ControlService,
   CreateNetworkRequest,
   ListNetworksRequest,
+  NodeStatus_State,
   RemoveNetworkRequest,
+  TaskState,
   type Network,
+  type Task,
 } from "../../../proto/gen/messages.ts";
 import { networkObject } from "../../../lib/docker-objects/index.ts";
 import type { DockerObject } from "../../../lib/docker-objects/values.ts";
@@ -26,6 +29,7 @@ import {
   type Handler,
 } from "../request.ts";
 import type { Json } from "../shape.ts";
+import { isOver, untilMet } from "../until-met.ts";
 
 const { methods } = ControlService;
 const known = ["dangling", "driver", "id", "label", "name", "scope", "type"];
@@ -137,9 +141,40 @@ export const createNetwork: Handler = async (request) => {
   return { status: 201, body: { Id: network?.id ?? "", Warning: "" } };
 };
 
-export const removeNetwork: Handler = async ({ calls, name }) => {
-  const { id } = await findNetwork(calls, name);
-  await calls.unary(methods.RemoveNetwork, RemoveNetworkRequest.create({ networkId: id, name: "" }));
+/** Longest wait for tasks that stop, in milliseconds: most have 10 s for it, and clients in Python give up after 60. */
+const stoppingMsMax = 30_000;
+
+/**
+ * Resolves when the network's tasks have stopped, if all of them are stopping: `docker stack rm` removes networks at once after services,
+ * and a stock manager lets it. Tasks on lost nodes are not awaited.
+ */
+async function untilStopped({ backend, signal }: DockerRequest, network: Network): Promise<void> {
+  const { store } = backend;
+  const isThere = (task: Task): boolean =>
+    !isOver(task) && store.get("node", task.nodeId)?.status?.state !== NodeStatus_State.DOWN;
+  const isStopping = ({ desiredState, serviceId }: Task): boolean =>
+    desiredState > TaskState.RUNNING || (serviceId !== "" && store.get("service", serviceId) === undefined);
+  const names = new Set([network.id, network.spec?.annotations?.name ?? ""]);
+  let users = [...store.all("task")].filter(
+    (task) =>
+      isThere(task) &&
+      (task.networks.some((each) => each.network?.id === network.id) ||
+        (task.spec?.networks ?? []).some(({ target }) => names.has(target))),
+  );
+  if (!users.every(isStopping)) return;
+  const isFree = (): boolean => {
+    users = users.flatMap(({ id }) => store.get("task", id) ?? []).filter(isThere);
+    return users.length === 0;
+  };
+  await untilMet(backend, signal, isFree, stoppingMsMax);
+}
+
+export const removeNetwork: Handler = async (request) => {
+  const { calls, name } = request;
+  const network = await findNetwork(calls, name);
+  calls.demand("operator");
+  await untilStopped(request, network);
+  await calls.unary(methods.RemoveNetwork, RemoveNetworkRequest.create({ networkId: network.id, name: "" }));
   return { status: 204 };
 };
 
