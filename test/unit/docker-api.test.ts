@@ -12,7 +12,7 @@ import { parseJson } from "../../edges/docker/go-json.ts";
 import { isSet, timeBefore, timestampOf, versionOf } from "../../edges/docker/go-text.ts";
 import { sizeOf } from "../../edges/docker/objects/execs.ts";
 import { demandIPv4, versionedNetwork } from "../../edges/docker/objects/networks.ts";
-import { usageTypesOf } from "../../edges/docker/objects/system.ts";
+import { usageObject, usageTypesOf } from "../../edges/docker/objects/system.ts";
 import { writeList, type DockerRequest } from "../../edges/docker/request.ts";
 import { check, type Json } from "../../edges/docker/shape.ts";
 import { partOnce, textOf, writtenOnce } from "../../edges/docker/written.ts";
@@ -336,4 +336,29 @@ test("disk usage is shown of the kinds that a client names", (t) => {
     "unknown object type: odd",
   );
   t.is(types("1.41", "type=odd").length, 4);
+});
+
+test("disk usage has the shape of its version: lists, lists and kinds, or kinds alone", (t) => {
+  const usage = (version: string, search: string): unknown => {
+    const request = { version, query: new URLSearchParams(search) };
+    const types = usageTypesOf(request);
+    const containers = types.has("container") ? { total: 3, running: 2, list: ["c"] } : null;
+    return JSON.parse(JSON.stringify(usageObject(request, types, containers)));
+  };
+  const lists = { Images: [], Containers: ["c"], Volumes: [], BuildCache: [] };
+  const kinds = { ImageUsage: {}, VolumeUsage: {}, BuildCacheUsage: {} };
+  const counts = { ActiveCount: 2, TotalCount: 3 };
+  t.deepEqual(usage("1.41", ""), { LayersSize: 0, ...lists, BuilderSize: 0 });
+  t.deepEqual(usage("1.51", "type=image"), {
+    LayersSize: 0,
+    Images: [],
+    Containers: null,
+    Volumes: null,
+    BuildCache: null,
+  });
+  // Types of github.com/moby/moby/api, and the server of github.com/moby/moby/v2, which keeps the lists for clients without a version.
+  t.deepEqual(usage("1.55", ""), { ...lists, ...kinds, ContainerUsage: counts });
+  t.deepEqual(usage("1.55", "verbose=1"), { ...kinds, ContainerUsage: { ...counts, Items: ["c"] } });
+  t.deepEqual(usage("1.55", "type=volume&verbose=1"), { VolumeUsage: {} });
+  t.deepEqual(usage("1.52", "type=container"), { Containers: ["c"], ContainerUsage: counts });
 });

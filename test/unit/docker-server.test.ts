@@ -30,12 +30,12 @@ async function client(t: ExecutionContext) {
   return { socket, answers, untilAnswers };
 }
 
-const init = (bytes: number): string =>
-  `POST /v1.41/swarm/init HTTP/1.1\r\nHost: d\r\nContent-Length: ${bytes}\r\n\r\n`;
+const leave = (bytes: number): string =>
+  `POST /v1.41/swarm/leave HTTP/1.1\r\nHost: d\r\nContent-Length: ${bytes}\r\n\r\n`;
 
 test("a client that gets an early answer may still send its body, and use the connection again", async (t) => {
   const { answers, socket, untilAnswers } = await client(t);
-  socket.write(init(100_000));
+  socket.write(leave(100_000));
   await untilAnswers(1);
   socket.write(`${"x".repeat(100_000)}GET /v1.41/nonsense HTTP/1.1\r\nHost: d\r\n\r\n`);
   await untilAnswers(2);
@@ -46,7 +46,7 @@ test("a client that gets an early answer may still send its body, and use the co
 test("a longer body is not waited for", async (t) => {
   const { answers, socket } = await client(t);
   const closed = once(socket, "close");
-  socket.write(init(300_000));
+  socket.write(leave(300_000));
   await closed;
   t.deepEqual(answers(), ["503"]);
 });

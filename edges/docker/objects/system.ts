@@ -9,6 +9,7 @@ import {
   type Node,
 } from "../../../proto/gen/messages.ts";
 import { clusterObject } from "../../../lib/docker-objects/cluster.ts";
+import type { DockerObject } from "../../../lib/docker-objects/values.ts";
 import { version as ownVersion } from "../../../lib/version.ts";
 import { isOlder, newestVersion, oldestVersion } from "../api-version.ts";
 import { findCluster } from "../find.ts";
@@ -175,20 +176,58 @@ export function usageTypesOf({ query, version }: Pick<DockerRequest, "query" | "
   );
 }
 
-/** Images, local volumes and build caches are on the nodes, and nobody has added up their sizes: only containers are counted. */
-export const diskUsage: Handler = async (request) => {
-  const { query, version } = request;
-  const types = usageTypesOf(request);
-  const containers = types.has("container") ? await allContainers(request) : null;
+/**
+ * Disk usage in the shape of the version, as Docker's engine writes it: since 1.52 by kind, and until `verbose` asks for these alone, with the
+ * lists of before. `containers`: their list, or what stands for it; null if nobody asks for them. Images, local volumes and build caches are on
+ * the nodes, and nobody has added up their sizes.
+ */
+export function usageObject(
+  { query, version }: Pick<DockerRequest, "query" | "version">,
+  types: ReadonlySet<UsageType>,
+  containers: { readonly total: number; readonly running: number; readonly list: unknown } | null,
+): DockerObject {
   if (isOlder(version, "1.52")) {
-    const list = (type: UsageType): string => (types.has(type) ? "[]" : "null");
-    const builder = isOlder(version, "1.42") ? ',"BuilderSize":0' : "";
-    const before = `{"LayersSize":0,"Images":${list("image")},"Containers":`;
-    const after = `,"Volumes":${list("volume")},"BuildCache":${list("build-cache")}${builder}}`;
-    return containers === null ? ok(JSON.parse(`${before}null${after}`)) : containers.write([before, after]);
+    const list = (type: UsageType): readonly unknown[] | null => (types.has(type) ? [] : null);
+    return {
+      LayersSize: 0,
+      Images: list("image"),
+      Containers: containers?.list ?? null,
+      Volumes: list("volume"),
+      BuildCache: list("build-cache"),
+      ...(isOlder(version, "1.42") ? { BuilderSize: 0 } : {}),
+    };
   }
-  if (containers === null) return ok({});
-  const usage = { ActiveCount: containers.running, TotalCount: containers.total, TotalSize: 0, Reclaimable: 0 };
-  if (!isSet(query.get("verbose"))) return ok({ ContainerUsage: usage });
-  return containers.write([`{"ContainerUsage":${JSON.stringify(usage).slice(0, -1)},"Items":`, "}}"]);
+  const isVerbose = isSet(query.get("verbose"));
+  const list = (type: UsageType): readonly unknown[] | undefined => (types.has(type) && !isVerbose ? [] : undefined);
+  const usage = (type: UsageType): object | undefined => (types.has(type) ? {} : undefined);
+  return {
+    Images: list("image"),
+    Containers: isVerbose ? undefined : containers?.list,
+    Volumes: list("volume"),
+    BuildCache: list("build-cache"),
+    ImageUsage: usage("image"),
+    ContainerUsage:
+      containers === null
+        ? undefined
+        : {
+            ActiveCount: containers.running || undefined,
+            TotalCount: containers.total || undefined,
+            Items: isVerbose ? containers.list : undefined,
+          },
+    VolumeUsage: usage("volume"),
+    BuildCacheUsage: usage("build-cache"),
+  };
+}
+
+/** Stands for the list of containers in a text; no name or label is within that text. */
+const listMark = "containers";
+
+export const diskUsage: Handler = async (request) => {
+  const types = usageTypesOf(request);
+  if (!types.has("container")) return ok(usageObject(request, types, null));
+  const containers = await allContainers(request);
+  const { running, total } = containers;
+  const text = JSON.stringify(usageObject(request, types, { total, running, list: listMark }));
+  const [before = "", after = ""] = text.split(JSON.stringify(listMark));
+  return containers.write([before, after]);
 };
