@@ -30,7 +30,7 @@ const notStarted = 126;
 const notFound = 127;
 /** A command that has not ended after this time has started, in milliseconds: drivers do not report the start. */
 const startMsMax = 1_000;
-/** What a detached command has written is kept for the reason why it did not start, in bytes. */
+/** Bytes kept of a detached command's output: they say why it did not start. */
 const reasonBytesMax = 4_096;
 
 /** Null if the command does not differ from its task. */
@@ -189,7 +189,7 @@ export const startExec: Handler = async (request) => {
   return null;
 };
 
-/** What a detached command writes, from its beginning. */
+/** The beginning of a detached command's output. */
 class Unread implements ClientStream {
   readonly input = null;
   text = "";
