@@ -91,6 +91,9 @@ async function textOf({ message, upgrade }: DockerRequest): Promise<string> {
 /** The body as a value that its table accepts. Rejects with Failure. An absent one is an empty struct for engines since 23.0. */
 export async function bodyOf(request: DockerRequest, shape: Shape<unknown>): Promise<Json> {
   const text = await textOf(request);
+  const isTyped = text !== "" || request.message.headers["content-type"] !== undefined;
+  // Engines since 23.0 demand it of every body.
+  if (isTyped && !hasOldWords(request)) demandJson(request);
   if (text.trim() !== "") return read(request, shape, text);
   if (text === "" && !hasOldWords(request)) return {};
   throw unreadable(request, "got EOF while reading request body");

@@ -328,6 +328,13 @@ const values: readonly EngineRequest[] = [
     ...["", "{", "[]", "3", '"x"', "null"].map((text) => post(`/swarm/${verb}`, text)),
     { ...post(`/swarm/${verb}`, {}), contentType: "text/plain" },
   ]),
+  ...[
+    "services/create",
+    "services/known/update?version=1",
+    "secrets/create",
+    "configs/create",
+    "swarm/update?version=1",
+  ].map((path) => refusedSince("1.42", { ...post(`/${path}`, {}), contentType: "text/plain" })),
   ...[{ UnlockKey: 3 }, { unlockkey: ["x"] }, { UnlockKey: null }].map((fields) => post("/swarm/unlock", fields)),
   ...[
     { ListenAddr: 3 },
