@@ -9,7 +9,9 @@
  * R2: a consumer that has been silent for `silentTicksMax` heartbeats, or that stays behind the stream, is replaced.
  * R3: a stream that keeps ending before what was delivered has lost acknowledged records: the reader is notified, and nothing
  *     is delivered until the stream has them again.
- * R4: with `aheadBytes`, the next records are requested in a later turn of the event loop than the last ones were delivered in.
+ * R4: with `aheadBytes`, the next records are requested in a later turn of the event loop than the last ones were delivered in, after a
+ *     pause as long as that delivery took: other work of this process gets as much time as the reading.
+ * R5: a request that the server ends without a word, because its records have exactly the requested bytes, is followed by another.
  */
 import { createInbox, type Msg } from "nats";
 import { type Backoff, backoffMs, drawUpperHalf } from "../../lib/backoff.ts";
@@ -26,6 +28,10 @@ const silentTicksMax = 2;
 /** After this many idle ticks, the consumer is compared with the stream's end. */
 const idleTicksUntilCompare = 5;
 const callTimeoutMs = 2_000;
+/** Silence in milliseconds after a record of a request that has not ended; the server sends at once what it has. R5 */
+const pullSilentMs = 100;
+/** Longest pause before the next request, in milliseconds: the delivery of one of the largest records. R4 */
+const pullPauseMsMax = 50;
 /** No record is as small: its checksum alone has as many bytes. */
 const recordBytesMin = 32;
 /** Records of one request, and how long the server keeps a request for records that do not exist yet. */
@@ -68,6 +74,11 @@ export class LogReading implements Subscription {
   /** Records that the last request may still bring, and whether it has brought one. R4 */
   #requested = 0;
   #hasBrought = false;
+  /** When the first message for the last request arrived; null before that. R4 */
+  #broughtFrom: number | null = null;
+  /** Counts requests: messages about their ends have subjects of their own. R5 */
+  #pulls = 0;
+  #pullTimer: NodeJS.Timeout | undefined;
   /** "Caught up" is reported once everything up to this sequence is delivered; null once reported. */
   #caughtUpAt: number | null = null;
   #hasReceived = false;
@@ -106,6 +117,7 @@ export class LogReading implements Subscription {
   #detach(): void {
     this.#attachment += 1;
     clearTimeout(this.#retryTimer);
+    clearTimeout(this.#pullTimer);
     clearInterval(this.#ticker);
     this.#inbox?.unsubscribe();
     this.#inbox = null;
@@ -150,13 +162,14 @@ export class LogReading implements Subscription {
     this.#silentTicks = this.#idleTicks = 0;
     const inbox = createInbox();
     this.#inboxName = inbox;
-    this.#inbox = link.subscribe(inbox, (message) => {
+    const isPulled = this.#options.aheadBytes !== null;
+    this.#inbox = link.subscribe(isPulled ? `${inbox}.*` : inbox, (message) => {
       if (this.#isCurrent(attachment)) this.#take(message);
     });
     const created = await callJetStream(
       link,
       `CONSUMER.CREATE.${logStream}`,
-      consumerRequest(this.#options.aheadBytes === null ? inbox : null, this.#next),
+      consumerRequest(isPulled ? null : inbox, this.#next),
       callTimeoutMs,
     );
     if (!this.#isCurrent(attachment)) return;
@@ -176,6 +189,7 @@ export class LogReading implements Subscription {
   #pull(bytesMax: number | null): void {
     this.#requested = bytesMax === null ? 1 : pullRecordsMax;
     this.#hasBrought = false;
+    this.#broughtFrom = null;
     const request = {
       batch: this.#requested,
       ...(bytesMax === null ? {} : { max_bytes: bytesMax }),
@@ -183,21 +197,36 @@ export class LogReading implements Subscription {
       idle_heartbeat: nanos(heartbeatMs),
     };
     const subject = `$JS.API.CONSUMER.MSG.NEXT.${logStream}.${this.#consumer}`;
-    this.#options.link.publish(subject, Buffer.from(JSON.stringify(request)), undefined, this.#inboxName);
+    this.#pulls += 1;
+    this.#options.link.publish(subject, Buffer.from(JSON.stringify(request)), undefined, this.#pullSubject());
   }
 
-  /** R4. `status`: of a message without a record, else null. */
-  #pullOn(status: number | null): void {
+  #pullSubject(): string {
+    return `${this.#inboxName}.${this.#pulls}`;
+  }
+
+  /** R4, R5. `subject`: of the message; `status`: of one without a record, else null. */
+  #pullOn(subject: string, status: number | null): void {
+    if (status === PullStatus.heartbeat || (status !== null && subject !== this.#pullSubject())) return;
+    this.#broughtFrom ??= performance.now();
+    clearTimeout(this.#pullTimer);
     if (status === null) {
       this.#hasBrought = true;
       this.#requested -= 1;
-      if (this.#requested > 0) return;
-    } else if (status === PullStatus.heartbeat) return;
-    else if (!requestEnds.has(status)) return this.#retry(this.#attachment);
+      if (this.#requested > 0) {
+        this.#pullTimer = setTimeout(() => this.#pull(this.#options.aheadBytes), pullSilentMs);
+        return;
+      }
+    } else if (!requestEnds.has(status)) return this.#retry(this.#attachment);
     const isNextLarger = status === PullStatus.conflict && !this.#hasBrought;
+    const { aheadBytes } = this.#options;
     const attachment = this.#attachment;
+    const from = this.#broughtFrom;
+    // In the next turn, when this one has delivered its records.
     setImmediate(() => {
-      if (this.#isCurrent(attachment)) this.#pull(isNextLarger ? null : this.#options.aheadBytes);
+      if (!this.#isCurrent(attachment)) return;
+      const pauseMs = Math.min(pullPauseMsMax, performance.now() - from);
+      this.#pullTimer = setTimeout(() => this.#pull(isNextLarger ? null : aheadBytes), pauseMs);
     });
   }
 
@@ -205,7 +234,8 @@ export class LogReading implements Subscription {
     this.#hasReceived = true;
     const { headers, reply } = message;
     const sequence = streamSequence(reply);
-    if (this.#options.aheadBytes !== null) this.#pullOn(sequence === null ? (headers?.code ?? 0) : null);
+    if (this.#options.aheadBytes !== null)
+      this.#pullOn(message.subject, sequence === null ? (headers?.code ?? 0) : null);
     if (sequence === null) return this.#takeStatus(message);
     if (sequence < this.#next) return;
     if (sequence > this.#next) return this.#gap(sequence);

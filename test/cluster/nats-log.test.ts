@@ -210,6 +210,28 @@ for (const binary of natsBinaries) {
     t.deepEqual([reading.caughtUp, reading.gaps], [[3_000], []]);
   });
 
+  test(`R5: a limit that the records meet to the byte ends no reading (${binary})`, async (t) => {
+    const { connect } = await natsServer(t, binary);
+    const link = await connect();
+    const count = 4;
+    for (let at = 0; at < count; at += 1) await link.log.append(new Uint8Array(10), at);
+    // As the server counts, two of these records have some number of bytes between these.
+    const limits = Array.from({ length: 350 }, (_, at) => 50 + at);
+    const slow: number[] = [];
+    const read = async (aheadBytes: number): Promise<void> => {
+      const begun = performance.now();
+      await new Promise<void>((resolve) => {
+        const reader = { onRecord: () => {}, onCaughtUp: () => resolve(), onGap: () => {} };
+        const reading = link.log.read(1, reader, aheadBytes);
+        t.teardown(() => reading.unsubscribe());
+      });
+      if (performance.now() - begun > patient(1_500)) slow.push(aheadBytes);
+    };
+    for (let first = 0; first < limits.length; first += 50)
+      await Promise.all(limits.slice(first, first + 50).map(read));
+    t.deepEqual(slow, []);
+  });
+
   test(`a record that the server has lost never causes a silent gap: reading stops and reports what follows (${binary})`, async (t) => {
     const { connect, server, telemetry } = await natsServer(t, binary);
     const link = await connect();
