@@ -15,7 +15,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import test from "ava";
+import { gunzipSync } from "node:zlib";
+import test, { type ExecutionContext } from "ava";
 import { debianRoot, noDebianRoot } from "../fixtures/debian-root.ts";
 import { bootSystemd, type SystemdMachine } from "../fixtures/systemd-machine.ts";
 import { until } from "../fixtures/until.ts";
@@ -146,7 +147,22 @@ const twoTasks = (machine: SystemdMachine): Promise<readonly string[]> =>
 const journal = (machine: SystemdMachine, unit: string): Promise<string> =>
   machine.run("journalctl", "--no-pager", "--output", "cat", "--unit", unit);
 
-const parts = ["systemd", "iproute2"];
+/** Twice: the second rotation compresses the file of the first one. */
+async function rotateLogs(t: ExecutionContext, machine: SystemdMachine, root: string): Promise<void> {
+  const files = ["manager", "agent"].map((unit) => join(root, `var/log/muster/${unit}/muster.log`));
+  const hasLines = (file: string) => existsSync(file) && statSync(file).size > 0;
+  for (const _turn of [1, 2]) {
+    await until("lines in both logs", () => files.every(hasLines));
+    t.is(await machine.run("logrotate", "--force", "/etc/logrotate.d/muster"), "");
+  }
+  await until("lines in both new logs", () => files.every(hasLines));
+  for (const file of files) {
+    t.regex(gunzipSync(readFileSync(`${file}.2.gz`)).toString(), /"msg":/);
+    t.regex(readFileSync(`${file}.1`, "utf8"), /"msg":/);
+  }
+}
+
+const parts = ["systemd", "iproute2", "logrotate"];
 
 (noDebianRoot(...parts) === null ? test.serial : test.serial.skip)(
   "systemd runs the units of the Debian package: hardened, watched, restarted and upgraded under running tasks",
@@ -213,8 +229,11 @@ const parts = ["systemd", "iproute2"];
       execFileSync("install", ["-d", folder]);
       writeFileSync(join(folder, "watchdog.conf"), "[Service]\nWatchdogSec=5\n");
     }
+    for (const unit of ["manager", "agent"])
+      appendFileSync(join(root, `etc/muster/${unit}.yaml`), `log-file: /var/log/muster/${unit}/muster.log\n`);
     await systemctl("daemon-reload");
     await systemctl("restart", ...units);
+    await rotateLogs(t, machine, root);
     before = await processOf(machine);
     await killMains("STOP");
     await untilReplaced(machine, before);
