@@ -1,6 +1,12 @@
 /** Predicates on a node object. */
 import { namesFormat } from "./agent/session-format.ts";
-import { NodeSpec_Availability, NodeStatus_State, type Node } from "../proto/gen/messages.ts";
+import {
+  EngineDescription,
+  NodeDescription,
+  NodeSpec_Availability,
+  NodeStatus_State,
+  type Node,
+} from "../proto/gen/messages.ts";
 
 export function isReady(node: Node | null | undefined): boolean {
   return node?.status?.state === NodeStatus_State.READY;
@@ -20,9 +26,18 @@ export function isLive(node: Node | undefined): node is Node {
 /** Engine label with the name of the node's site. */
 export const siteLabel = "site";
 
-/** The node's site, as `muster agent --site` or its engine's configuration names it; empty: none. */
+/** The node's site, as its sealed link proves it, or `muster agent --site` or its engine's configuration names it; empty: none. */
 export function siteOf(node: Node): string {
   return node.description?.engine?.labels[siteLabel] ?? "";
+}
+
+/** A description as its node sent it, at the site that its connection proves; undefined: none is proved. */
+export function describedAt(description: NodeDescription | null, site: string | undefined): NodeDescription | null {
+  if (description === null || site === undefined) return description;
+  const engine = description.engine ?? EngineDescription.create();
+  return NodeDescription.patch(description, {
+    engine: EngineDescription.patch(engine, { labels: { ...engine.labels, [siteLabel]: site } }),
+  });
 }
 
 /** Neither paused nor drained. */

@@ -2,7 +2,7 @@
 import { cpus, machine, totalmem } from "node:os";
 import { basename, join, resolve } from "node:path";
 import { startAgent, type Agent, type AgentState } from "../actors/agent/agent.ts";
-import type { AgentDisk, CertificateMaker, NodeFacts } from "../actors/agent/ports.ts";
+import type { AgentDisk, CertificateMaker, Dialer, NodeFacts } from "../actors/agent/ports.ts";
 import { driveDataplane } from "../actors/agent/node-dataplane.ts";
 import { nodeResolver } from "../linux/task-network/resolv-conf.ts";
 import { openNetworkTools } from "../linux/task-network/tools.ts";
@@ -24,6 +24,7 @@ import { openCsi, type CsiSocketPaths } from "./csi.ts";
 import { openDataDir } from "./data-dir.ts";
 import { defaultPort, dialer } from "./dialer.ts";
 import { isNatsUrl, natsDialer } from "./nats-dialer.ts";
+import { sealedDialer, type Seal } from "./sealed-dialer.ts";
 import { openDrivers, taskUsers, type DriverChoice } from "./drivers.ts";
 import { UserError } from "../lib/user-error.ts";
 import { version } from "../lib/version.ts";
@@ -31,6 +32,8 @@ import { version } from "../lib/version.ts";
 interface AgentProcessOptions {
   /** `ADDR:PORT` of a manager, or URLs of NATS; empty for a node that has joined before and knows its managers. */
   readonly join: readonly string[];
+  /** Reach the managers through the NATS at the URLs of `join`, or of an earlier start; absent or null: as at an earlier start. */
+  readonly seal?: Seal | null;
   /** Ignored once the node has its certificate. */
   readonly token: string;
   readonly dataDir: string;
@@ -83,13 +86,14 @@ export async function runAgent(
   const dataplane = options.dataplane === undefined ? null : openDataplane(options.dataplane);
   const disk = await FileDisk.open(join(dataDir, "state"));
   const urls = await natsServers(disk, options.join);
+  const seal = await sealFor(disk, options);
   const agent = startAgent({
     clock,
     random,
     telemetry,
     host,
     ...(dataplane === null ? {} : { dataplane }),
-    dialer: urls.length === 0 ? dialer : natsDialer({ clock, random: random.fork("nats"), urls, token }),
+    dialer: dialerFor(),
     disk,
     certificates,
     facts: nodeFacts(),
@@ -106,6 +110,11 @@ export async function runAgent(
     labels,
     ...(options.genericResources === undefined ? {} : { genericResources: options.genericResources }),
   });
+  function dialerFor(): Dialer {
+    if (urls.length === 0) return dialer;
+    const over = { clock, random: random.fork("nats"), urls };
+    return seal === null ? natsDialer({ ...over, token }) : sealedDialer({ ...over, ...seal });
+  }
   function openDataplane({ generation, path }: NonNullable<AgentProcessOptions["dataplane"]>) {
     const name = basename(path);
     const launcher = dataplaneLauncher({ name, path, env: process.env, log: telemetry.log });
@@ -140,6 +149,23 @@ async function natsServers(disk: AgentDisk, join: readonly string[]): Promise<re
   const urls = join.filter(isNatsUrl);
   await disk.save(record, new TextEncoder().encode(urls.join("\n")));
   return urls;
+}
+
+/** How the URLs are used, likewise kept; null: by the node itself, whose certificate they admit. */
+async function sealFor(
+  disk: AgentDisk,
+  { join, seal = null }: Pick<AgentProcessOptions, "join" | "seal">,
+): Promise<Seal | null> {
+  const record = "nats-seal";
+  if (seal === null && join.length === 0) {
+    const [site = "", caFile = "", credentialsFile = ""] = new TextDecoder()
+      .decode((await disk.load(record)) ?? new Uint8Array())
+      .split("\n");
+    return site === "" ? null : { site, caFile: caFile || null, credentialsFile: credentialsFile || null };
+  }
+  const lines = seal === null ? [] : [seal.site, seal.caFile ?? "", seal.credentialsFile ?? ""];
+  await disk.save(record, new TextEncoder().encode(lines.join("\n")));
+  return seal;
 }
 
 const noDrivers: DriverChoice = { directories: [], named: new Map(), configs: new Map(), users: taskUsers({}) };

@@ -31,7 +31,7 @@ import { SystemRandom } from "../runtime/system/random.ts";
 import { Scrypt } from "../runtime/system/scrypt.ts";
 import type { ProcessTelemetry } from "../runtime/telemetry/telemetry.ts";
 import { UserError } from "../lib/user-error.ts";
-import { addressesOf, advertisedHost, formatHostPort, type HostPort } from "./addresses.ts";
+import { addressesOf, advertisedHost, formatHostPort, parseHostPort, type HostPort } from "./addresses.ts";
 import { openCsi, type CsiSocketPaths } from "./csi.ts";
 import { createManagerServer, keepCertificate } from "./manager-server.ts";
 import { emptyLogSentence, lacksKeysForGood, refuseEmptyLog } from "./log-of-cluster.ts";
@@ -59,6 +59,7 @@ import { serveMetrics } from "./metrics-server.ts";
 import { learnNats, openManagersNats, refuseOtherTime, unreachedNats, usesOthersNats } from "./managers-nats.ts";
 import { moveOwnNats } from "./move-own-nats.ts";
 import { natsAccess, replicasOn, type SharedNats } from "./shared-nats.ts";
+import type { LeafNodes } from "./nodes-nats.ts";
 import { unlessEnding, type Starting } from "./signals.ts";
 
 export interface ManagerProcessOptions {
@@ -87,6 +88,8 @@ export interface ManagerProcessOptions {
   readonly ui?: HostPort | null;
   /** Address at which nodes connect over NATS; not served when absent. */
   readonly nodesNats?: HostPort | null;
+  /** Address at which leaf nodes of NATS connect, with `nodesNats`, and further names for it; not served when absent. */
+  readonly leafNodes?: LeafNodes | null;
   /** Storage plugins in addition to those of the data dir. */
   readonly csiPlugins?: CsiSocketPaths;
   /** Backups that it takes by itself; null or absent: none. */
@@ -349,12 +352,17 @@ export async function startManagerLife(
       ending,
     );
     await server.listenUnix(controlSocket);
-    const { nodesNats = null } = options;
+    const { leafNodes = null, nodesNats = null } = options;
     if (nodesNats !== null) {
       const { serveNodesNats } = await import("./nodes-nats.ts");
       const serving = serveNodesNats(manager, {
         dataDir: dataDir.path,
         listen: nodesNats,
+        leafNodes:
+          leafNodes === null
+            ? null
+            : { ...leafNodes, names: [...leafNodeNames(leafNodes, advertise), ...leafNodes.names] },
+        accept: (stream, carrier) => server.accept(stream, carrier),
         calls: server.nodeCalls(),
         certificate,
         refusals: admission.refusals,
@@ -413,6 +421,11 @@ export async function startManagerLife(
     await stop();
     throw inOneSentence(error);
   }
+}
+
+/** The names and addresses by which this machine may be known, loopback aside. */
+function leafNodeNames({ listen }: LeafNodes, advertise: string): readonly string[] {
+  return [...new Set([advertisedHost(listen.host), parseHostPort(advertise).host, hostname()])];
 }
 
 /** Null before this manager has an id. */

@@ -14,6 +14,7 @@ import { olderIntermediates, type ManagerCertificate } from "../actors/certifica
 import { clusterOf } from "../actors/manager/bootstrap.ts";
 import type { Manager } from "../actors/manager/manager.ts";
 import * as pki from "../lib/pki/index.ts";
+import { parseAddress } from "../lib/ip-address.ts";
 import { nodesNatsName } from "../lib/pki/presented.ts";
 import { UserError } from "../lib/user-error.ts";
 import { issuerOf } from "../machines/certificates/issuer.ts";
@@ -44,10 +45,11 @@ function openTlsFile(): number {
   return file;
 }
 
-/** Keeps a certificate for the server in the file until `stop`. Throws UserError. */
+/** Keeps a certificate for the server in the file until `stop`. `names`: others that leaf nodes verify. Throws UserError. */
 export async function openNodesNatsIdentity(
   env: Manager["environment"],
   certificate: KeptCertificate,
+  names: readonly string[],
 ): Promise<NodesNatsIdentity> {
   const file = openTlsFile();
   let rootPem = "";
@@ -58,7 +60,7 @@ export async function openNodesNatsIdentity(
   const listeners: (() => void)[] = [];
   const follow = async (own: ManagerCertificate): Promise<void> => {
     if (own.certificatePem !== followedPem) {
-      const issued = await issueWith(env, own);
+      const issued = await issueWith(env, own, names);
       // Its file may be another one's by now.
       if (isStopped) return;
       ftruncateSync(file);
@@ -94,6 +96,7 @@ export async function openNodesNatsIdentity(
 async function issueWith(
   env: Manager["environment"],
   own: ManagerCertificate,
+  names: readonly string[],
 ): Promise<{ readonly chainPem: string; readonly keyPem: string }> {
   const cluster = clusterOf(env);
   const issuer = cluster === undefined ? null : issuerOf(cluster, pki.normalizePem);
@@ -107,8 +110,8 @@ async function issueWith(
   const { certificatePem, keyPem } = await pki.createServerIdentity({
     rootCertificatePem: issuer.rootPem,
     rootKeyPem: issuer.keyPem,
-    names: [nodesNatsName],
-    addresses: [],
+    names: [nodesNatsName, ...names.filter((name) => parseAddress(name) === null)],
+    addresses: names.filter((name) => parseAddress(name) !== null),
     nowMs,
     validityMs: facts.notAfterMs - nowMs,
   });

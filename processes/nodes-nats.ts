@@ -3,27 +3,40 @@
  * use their own subjects alone. The manager answers its callout, and serves the calls that nodes make over it.
  */
 import { join } from "node:path";
+import type { Duplex } from "node:stream";
 import { clusterOf } from "../actors/manager/bootstrap.ts";
 import type { Manager } from "../actors/manager/manager.ts";
 import type { Refusals } from "../edges/grpc/admission/refusals.ts";
+import type { Carrier } from "../edges/grpc/carried.ts";
 import { requestBytesMax } from "../edges/grpc/message-limits.ts";
 import type { NodeCalls } from "../edges/grpc/node-calls.ts";
 import { nodesNatsName } from "../lib/pki/presented.ts";
 import { serveNodeLinks } from "../runtime/calls/node-links.ts";
+import { serveSiteLinks } from "../runtime/calls/site-links.ts";
 import { NatsBus } from "../runtime/nats/bus.ts";
 import { openNodesLink } from "../runtime/nats/connection.ts";
 import { createUser, NodesAccess, type KeyPair } from "../runtime/nats/nodes-access.ts";
 import { startNodesServer } from "../runtime/nats/server.ts";
 import { createSigningAccount } from "../runtime/nats/signing-key.ts";
 import type { Telemetry } from "../runtime/ports/index.ts";
-import type { HostPort } from "./addresses.ts";
+import { formatHostPort, type HostPort } from "./addresses.ts";
 import type { KeptCertificate } from "./manager-server.ts";
 import { NodesAdmission } from "./nodes-admission.ts";
 import { openNodesNatsIdentity } from "./nodes-nats-identity.ts";
 
+export interface LeafNodes {
+  readonly listen: HostPort;
+  /** Names and IP addresses by which leaf nodes reach the server. */
+  readonly names: readonly string[];
+}
+
 interface NodesNatsOptions {
   readonly dataDir: string;
   readonly listen: HostPort;
+  /** Where leaf nodes connect; null: nowhere. */
+  readonly leafNodes: LeafNodes | null;
+  /** Serves a connection that a node of a site has opened. */
+  readonly accept: (stream: Duplex, carrier: Carrier) => void;
   readonly calls: NodeCalls;
   readonly certificate: KeptCertificate;
   readonly refusals: Refusals;
@@ -33,7 +46,7 @@ interface NodesNatsOptions {
 /** Serves until `stop`. Throws UserError, NatsServerProblem and NatsProblem. */
 export async function serveNodesNats(
   { environment: env }: Manager,
-  { calls, certificate, dataDir, listen, refusals, telemetry }: NodesNatsOptions,
+  { accept, calls, certificate, dataDir, leafNodes, listen, refusals, telemetry }: NodesNatsOptions,
 ): Promise<{ stop(): Promise<void> }> {
   const { clock, managerId, random } = env;
   const { log } = telemetry;
@@ -42,7 +55,7 @@ export async function serveNodesNats(
     for (const step of undo.splice(0).reverse()) await step();
   };
   try {
-    const identity = await openNodesNatsIdentity(env, certificate);
+    const identity = await openNodesNatsIdentity(env, certificate, leafNodes?.names ?? []);
     undo.push(() => identity.stop());
     const [startedWith] = identity.fingerprints();
     const [issuer, systemUser, nodesUser] = [createSigningAccount(), createUser(), createUser()];
@@ -60,6 +73,7 @@ export async function serveNodesNats(
         systemUser: systemUser.getPublicKey(),
         nodesUser: nodesUser.getPublicKey(),
         tlsFile: "/proc/self/fd/3",
+        leafNodes: leafNodes === null ? null : formatHostPort(leafNodes.listen),
       },
     });
     undo.push(() => server.stop());
@@ -93,11 +107,13 @@ export async function serveNodesNats(
       refusals,
       tokens: () => {
         const tokens = clusterOf(env)?.rootCa?.joinTokens;
-        return [tokens?.worker ?? "", tokens?.manager ?? ""];
+        return { worker: tokens?.worker ?? "", manager: tokens?.manager ?? "" };
       },
       fingerprints: () => identity.fingerprints(),
       disconnect: (connection) => access.close(connection),
       onLeft: (id) => links.end(id, "its connection to NATS has ended"),
+      onSite: (site) => sites.begin(site),
+      onSiteLeft: (site) => sites.end(site, "the leaf node's connection to the manager has ended"),
     });
     const access = new NodesAccess({
       log,
@@ -125,6 +141,23 @@ export async function serveNodesNats(
       },
     });
     undo.push(() => links.close());
+    const sites = serveSiteLinks({
+      clock,
+      random: random.fork("site-links"),
+      bus: new NatsBus(nodes),
+      managerId,
+      payloadBytesMax: nodes.maxPayload,
+      onStream: (stream, site) => accept(stream, { address: admission.addressOf(site), site }),
+      onFlood: (site) => {
+        refusals.count("nats", "useless-messages", admission.addressOf(site));
+        log.warn({ site }, "somebody at the site sends useless messages");
+      },
+    });
+    undo.push(() => sites.close());
+    const tokens = env.store.watch(({ changes }) => {
+      if (changes.some(({ table }) => table === "cluster")) admission.tokensChanged();
+    });
+    undo.push(() => tokens.unsubscribe());
     log.info({ url: server.url }, "serving nodes over NATS");
     return { stop };
   } catch (error) {

@@ -175,11 +175,8 @@ export function nodeFrame(nodeId: string, managerId: string, link: string): stri
   return `${nodePrefix}${token(nodeId)}.up.${token(managerId)}.${token(link)}`;
 }
 export function parseNodeFrame(subject: string): { readonly nodeId: string; readonly link: string } | null {
-  const [nodeId = "", up, managerId = "", link = "", ...rest] = subject.startsWith(nodePrefix)
-    ? subject.slice(nodePrefix.length).split(".")
-    : [];
-  const isFrame = up === "up" && rest.length === 0 && [nodeId, managerId, link].every(isSubjectToken);
-  return isFrame ? { nodeId, link } : null;
+  const from = parseUp(subject, nodePrefix);
+  return from === null ? null : { nodeId: from.id, link: from.link };
 }
 
 // muster.v1.node.<nodeId>.down.<link> — LinkFrame, from a manager to the node
@@ -190,6 +187,44 @@ export function frameForNode(nodeId: string, link: string): string {
 /** The subjects that a node may publish to and subscribe to. */
 export function nodeSubjects(nodeId: string): { readonly sends: string; readonly receives: string } {
   return { sends: `${nodePrefix}${token(nodeId)}.up.*.*`, receives: `${nodePrefix}${token(nodeId)}.down.*` };
+}
+
+// muster.v1.site.<site>.up.<managerId>.<link> — LinkFrame with sealed bytes, from a node behind a site's leaf node to one manager
+const sitePrefix = "muster.v1.site.";
+/** In the place of a manager's id: every manager that the site's leaf node has reached. */
+const everyManager = "any";
+export function siteFramesFor(site: string, managerId: string): string {
+  return `${sitePrefix}${token(site)}.up.${token(managerId)}.*`;
+}
+export function siteFrame(site: string, managerId: string, link: string): string {
+  return `${sitePrefix}${token(site)}.up.${token(managerId)}.${token(link)}`;
+}
+export function siteFramesForAny(site: string): string {
+  return siteFramesFor(site, everyManager);
+}
+export function siteFrameForAny(site: string, link: string): string {
+  return siteFrame(site, everyManager, link);
+}
+export function parseSiteFrame(subject: string): { readonly site: string; readonly link: string } | null {
+  const from = parseUp(subject, sitePrefix);
+  return from === null ? null : { site: from.id, link: from.link };
+}
+
+// muster.v1.site.<site>.down.<link> — LinkFrame with sealed bytes, from a manager to the node
+export function frameForSite(site: string, link: string): string {
+  return `${sitePrefix}${token(site)}.down.${token(link)}`;
+}
+
+/** The subjects on which a site's leaf node may pass messages to its manager, and receive them. */
+export function siteSubjects(site: string): { readonly sends: string; readonly receives: string } {
+  return { sends: `${sitePrefix}${token(site)}.up.*.*`, receives: `${sitePrefix}${token(site)}.down.*` };
+}
+
+function parseUp(subject: string, prefix: string): { readonly id: string; readonly link: string } | null {
+  const [id = "", up, managerId = "", link = "", ...rest] = subject.startsWith(prefix)
+    ? subject.slice(prefix.length).split(".")
+    : [];
+  return up === "up" && rest.length === 0 && [id, managerId, link].every(isSubjectToken) ? { id, link } : null;
 }
 
 function parseBetween(subject: string, prefix: string, suffix: string): string | null {

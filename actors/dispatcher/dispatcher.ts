@@ -19,6 +19,7 @@ import { jitterMs, nextHeartbeatMs } from "../../machines/dispatcher/heartbeat.t
 import type { Wait } from "../../machines/dispatcher/mass-down-breaker.machine.ts";
 import { assignmentLimits } from "../../machines/dispatcher/assignments.machine.ts";
 import { newerSession } from "../../machines/agent/session-format.ts";
+import { describedAt } from "../../machines/node.ts";
 import { sessionTimes, type SessionEnd } from "../../machines/dispatcher/session.machine.ts";
 import { nodeWatchMachine } from "../../machines/dispatcher/node-watch.machine.ts";
 import { readmission } from "../../machines/dispatcher/readmission.ts";
@@ -256,8 +257,9 @@ class DispatcherActor implements Dispatcher {
     }
     const newer = newerSession(request.description);
     if (newer !== null) throw new RpcError(Status.FAILED_PRECONDITION, newer);
-    this.#descriptions.admit(node, request.description);
-    const registrant = { description: request.description, addr: call.peer.address };
+    const description = describedAt(request.description, call.peer.site);
+    this.#descriptions.admit(node, description);
+    const registrant = { description, addr: call.peer.address };
     const held = this.#sessions.get(nodeId);
     const record = store.get("session", nodeId);
     if (held !== undefined && isCalled(held, request.sessionId)) {

@@ -16,6 +16,7 @@ import { parseAddress as parseNatsAddress } from "../../runtime/nats/address.ts"
 import { NatsProblem } from "../../runtime/nats/errors.ts";
 import { formatHostPort } from "../../processes/addresses.ts";
 import { runUntilEnd, staying } from "../../processes/run-until-end.ts";
+import { sealFlags, sealOf } from "./seal-flags.ts";
 import { tokenFlags, tokenOf } from "./token-flags.ts";
 import { reloading } from "./reload.ts";
 import {
@@ -36,7 +37,7 @@ const flags = {
     type: "string",
     multiple: true,
     value: "ADDR:PORT|nats://HOST:PORT",
-    help: "Address of any manager; needed only for the first start. With nats:// or tls:// the node reaches managers only over NATS, at these URLs: repeat the flag or separate with commas, one for each manager with --listen-nodes-nats",
+    help: "Address of any manager; needed only for the first start. With nats:// or tls:// the node reaches managers only over NATS, at these URLs: repeat the flag or separate with commas, one for each manager with --listen-nodes-nats; with --seal, servers of the site's own NATS",
   },
   ...tokenFlags("worker"),
   "data-dir": { type: "string", value: "DIR", help: "Directory for the node's identity and tasks (required)" },
@@ -52,6 +53,7 @@ const flags = {
     value: "NAME",
     help: "Name of the node's site: node.site in constraints and preferences (default: none)",
   },
+  ...sealFlags,
   "node-generic-resource": {
     type: "string",
     multiple: true,
@@ -94,13 +96,15 @@ async function settingsOf(values: Values<typeof flags>) {
   if (dataDir === undefined)
     throw new UsageError("--data-dir is required: the agent keeps its identity and tasks there");
   const recorder = recorderOf(values);
+  const join = placesOf(values.join ?? [], values.seal === true);
   return {
     logFile: logFileOf(values),
     logLevel: logLevelOf(values),
     recorder,
     metrics: metricsOf(values),
     options: {
-      join: placesOf(values.join ?? []),
+      join,
+      seal: sealOf(values, join),
       token: tokenOf(values) ?? "",
       dataDir,
       hostname: values.hostname ?? hostname(),
@@ -150,10 +154,10 @@ export const agent: Command = command({
 });
 
 /** Throws UsageError and UserError. */
-function placesOf(given: readonly string[]): readonly string[] {
+function placesOf(given: readonly string[], isSealed: boolean): readonly string[] {
   const places = given.flatMap((each) => each.split(",")).map((each) => each.trim());
   if (places.some(isNatsUrl)) {
-    for (const place of places) checkNatsUrl(place);
+    for (const place of places) checkNatsUrl(place, isSealed);
     return places;
   }
   if (places.length > 1) throw new UsageError("--join accepts several addresses only if all of them are URLs of NATS");
@@ -161,10 +165,10 @@ function placesOf(given: readonly string[]): readonly string[] {
 }
 
 /** Throws UsageError. */
-function checkNatsUrl(text: string): void {
+function checkNatsUrl(text: string, isSealed: boolean): void {
   try {
     const { user, token } = parseNatsAddress(text);
-    if (isNatsUrl(text) && user === undefined && token === undefined) return;
+    if (isNatsUrl(text) && ((user === undefined && token === undefined) || isSealed)) return;
   } catch (error) {
     if (!(error instanceof NatsProblem)) throw error;
   }

@@ -4,6 +4,7 @@ import { UsageError } from "../../lib/user-error.ts";
 import { formatHostPort, type HostPort } from "../../processes/addresses.ts";
 import type { ManagerInvitation } from "../../processes/manager-join.ts";
 import { startManagerProcess } from "../../processes/manager-lives.ts";
+import type { LeafNodes } from "../../processes/nodes-nats.ts";
 import { natsFlags, sharedNatsOf } from "./nats-flags.ts";
 import { runUntilEnd } from "../../processes/run-until-end.ts";
 import { tokenFlags, tokenOf, type TokenValues } from "./token-flags.ts";
@@ -13,6 +14,7 @@ import { telemetryFor } from "../../processes/telemetry.ts";
 
 /** NATS' own. */
 const nodesNatsPort = 4222;
+const leafNodesPort = 7422;
 
 const flags = {
   ...serving,
@@ -23,6 +25,17 @@ const flags = {
     type: "string",
     value: "ADDR:PORT",
     help: "Listen address for nodes that connect over NATS, served by another nats-server of this manager (default: off)",
+  },
+  "listen-leaf-nodes": {
+    type: "string",
+    value: "ADDR:PORT",
+    help: "With --listen-nodes-nats: listen address for leaf nodes of NATS, through which the nodes of their sites connect with --seal (default: off)",
+  },
+  "leaf-nodes-name": {
+    type: "string",
+    multiple: true,
+    value: "NAME",
+    help: "With --listen-leaf-nodes: another name or address by which leaf nodes reach this manager, for its certificate; its own are known",
   },
   "force-new-cluster": {
     type: "boolean",
@@ -45,6 +58,7 @@ async function settingsOf(values: Values<typeof flags>) {
       join: invitation(values),
       forcesNewCluster: forcing(values),
       nodesNats: nodesNatsOf(values["listen-nodes-nats"]),
+      leafNodes: leafNodesOf(values),
     },
   };
 }
@@ -65,6 +79,19 @@ export const manager: Command = command({
 /** Null without the flag. Throws UserError. */
 function nodesNatsOf(text: string | undefined): HostPort | null {
   return text === undefined ? null : flagAddress("listen-nodes-nats", text, nodesNatsPort);
+}
+
+/** Null without the flag. Throws UserError and UsageError. */
+function leafNodesOf(values: Values<typeof flags>): LeafNodes | null {
+  const { "leaf-nodes-name": names, "listen-leaf-nodes": listen, "listen-nodes-nats": nodes } = values;
+  if (listen === undefined) {
+    if (names !== undefined)
+      throw new UsageError("--leaf-nodes-name requires --listen-leaf-nodes: it is for that port's certificate");
+    return null;
+  }
+  if (nodes === undefined)
+    throw new UsageError("--listen-leaf-nodes requires --listen-nodes-nats: the same nats-server listens at both");
+  return { listen: flagAddress("listen-leaf-nodes", listen, leafNodesPort), names: names ?? [] };
 }
 
 /** Throws UsageError for a manager that does not have a copy of the log by itself. */

@@ -3,6 +3,7 @@ import type { TLSSocket } from "node:tls";
 import type { Peer } from "../../runtime/ports/rpc.ts";
 import { userUnit } from "../../lib/pki/index.ts";
 import { chainOf, isTrustedAfterAll } from "./cross-signed.ts";
+import type { Carrier } from "./carried.ts";
 import type { Caller } from "./roles.ts";
 
 const localPeer: Peer = { identity: null, local: true, address: "" };
@@ -24,11 +25,15 @@ function isNodeRole(text: string): text is "swarm-worker" | "swarm-manager" {
   return text === "swarm-worker" || text === "swarm-manager";
 }
 
-/** Reads the client certificate of a socket whose handshake is complete. `rootPem`: the trusted roots. */
-export function callerOf(socket: TLSSocket, rootPem: string): Caller {
+/**
+ * Reads the client certificate of a socket whose handshake is complete. `rootPem`: the trusted roots. `carrier`: of a connection that
+ * did not come over TCP.
+ */
+export function callerOf(socket: TLSSocket, rootPem: string, carrier?: Carrier): Caller {
   // An IPv4 client of a dual-stack listener appears as ::ffff:a.b.c.d.
-  const address = (socket.remoteAddress ?? "").replace(/^::ffff:(?=\d+\.)/, "");
-  const anonymous: Peer = { identity: null, local: false, address };
+  const address = (carrier?.address ?? socket.remoteAddress ?? "").replace(/^::ffff:(?=\d+\.)/, "");
+  const place = carrier === undefined ? {} : { site: carrier.site };
+  const anonymous: Peer = { identity: null, local: false, address, ...place };
   const subject = socket.getPeerCertificate().subject as
     | Readonly<Record<"CN" | "OU" | "O" | "serialNumber", string | readonly string[] | undefined>>
     | undefined;
@@ -55,6 +60,6 @@ export function callerOf(socket: TLSSocket, rootPem: string): Caller {
   if (name === "" || !isNodeRole(unit)) return { ...certified, peer: anonymous };
   const identity = { nodeId: name, role: unit, organization };
   const certifiedFromMs = chain[0]?.validFromDate.getTime();
-  const peer: Peer = { identity, local: false, address, certifiedFromMs };
+  const peer: Peer = { ...anonymous, identity, certifiedFromMs };
   return { ...certified, peer };
 }

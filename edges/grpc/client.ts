@@ -1,5 +1,6 @@
 /** Connections over TLS, to managers (from agents and other managers) and to plugins. */
 import * as net from "node:net";
+import type { Duplex } from "node:stream";
 import * as tls from "node:tls";
 import { outsideCalls } from "../../runtime/observation/cause.ts";
 import type { DuplexChannel, RpcChannel } from "../../runtime/ports/rpc.ts";
@@ -13,9 +14,7 @@ export { connectUnix } from "./client-channel.ts";
 const connectNet = (options: PluginEndpoint): net.Socket => outsideCalls(() => net.connect(options));
 const connectTlsSocket = (options: tls.ConnectionOptions): tls.TLSSocket => outsideCalls(() => tls.connect(options));
 
-interface ConnectTlsOptions {
-  readonly host: string;
-  readonly port: number;
+interface SecuringOptions {
   /** Trusted roots, PEM. Absent: nothing is verified, which is acceptable only to fetch a root that a join token pins. */
   readonly rootPem?: string;
   /** The name that the manager's certificate must carry (docs/reference/swarm-worker-protocol.md §3.1). */
@@ -23,17 +22,34 @@ interface ConnectTlsOptions {
   /** Our own certificate, if any, and its key: PEM. */
   readonly certificatePem?: string;
   readonly keyPem?: string;
-  /** Timeout for the TCP connection and the TLS handshake together, in milliseconds. */
+  /** Timeout for the TCP connection, if there is none yet, and the TLS handshake together, in milliseconds. */
   readonly timeoutMs: number;
 }
 
+interface ConnectTlsOptions extends SecuringOptions {
+  readonly host: string;
+  readonly port: number;
+}
+
 /** Connects and completes the handshake. Rejects with RpcError UNAVAILABLE on any failure. */
-export function connectTls(options: ConnectTlsOptions): Promise<RpcChannel> {
+export function connectTls({ host, port, ...options }: ConnectTlsOptions): Promise<RpcChannel> {
+  return secure({ host, port }, `${host}:${port}`, options);
+}
+
+/** The same over a connection that is open already. `target`: how errors name it. */
+export function connectTlsOver(socket: Duplex, target: string, options: SecuringOptions): Promise<RpcChannel> {
+  return secure({ socket }, target, options);
+}
+
+function secure(
+  to: { readonly host: string; readonly port: number } | { readonly socket: Duplex },
+  target: string,
+  options: SecuringOptions,
+): Promise<RpcChannel> {
   const { rootPem, serverName } = options;
   let nameError: Error | undefined;
   const socket = connectTlsSocket({
-    host: options.host,
-    port: options.port,
+    ...to,
     servername: serverName,
     // The certificate is checked below, before anything is sent.
     rejectUnauthorized: false,
@@ -48,7 +64,7 @@ export function connectTls(options: ConnectTlsOptions): Promise<RpcChannel> {
   return openChannel(
     socket,
     "secureConnect",
-    `${options.host}:${options.port}`,
+    target,
     { scheme: "https", authority: serverName, caller: "" },
     options.timeoutMs,
     () => {

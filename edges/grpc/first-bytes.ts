@@ -3,9 +3,9 @@
  *
  * B1: a connection is handed on once, unless it is closed first: when it stays silent for too long, or with the listener.
  */
-import type { Socket } from "node:net";
+import type { Duplex } from "node:stream";
 
-export class FirstBytes {
+export class FirstBytes<Socket extends Duplex> {
   readonly #timeoutMs: number;
   readonly #onComplete: (socket: Socket, head: Buffer) => void;
   readonly #silent = new Set<Socket>();

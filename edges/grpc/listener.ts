@@ -9,11 +9,13 @@
  */
 import { rmSync, statSync } from "node:fs";
 import { connect, createServer, type Server, type Socket } from "node:net";
+import type { Duplex } from "node:stream";
 import { createServer as createTlsServer, type SecureContextOptions, type TLSSocket } from "node:tls";
 import { constants } from "node:crypto";
 import type { Admission } from "./admission/admission.ts";
 import { Entrance } from "./admission/entrance.ts";
 import { callerOf } from "./caller.ts";
+import { carriedNow, type Carrier } from "./carried.ts";
 import { LocalTls } from "./local-tls.ts";
 import { writeSmall } from "./small-writes.ts";
 import { keyExchangeGroups } from "./tls-options.ts";
@@ -35,6 +37,8 @@ export class ListenError extends Error {
 
 export interface TlsListener {
   readonly port: number;
+  /** A connection that another edge has accepted; its TLS begins here. */
+  accept(socket: Duplex, carrier: Carrier): void;
   setCredentials(credentials: Credentials): void;
   close(): void;
 }
@@ -103,7 +107,7 @@ export async function listenTls(
   });
   handshakes.on("secureConnection", (socket) => {
     writeSmall(socket);
-    onConnection(socket, callerOf(socket, rootPem));
+    onConnection(socket, callerOf(socket, rootPem, carriedNow()?.carrier));
   });
   const { admission } = options;
   const entrance = new Entrance(handshakes, { port: "grpc", admission, handshakeTimeoutMs, keepAliveMs });
@@ -115,6 +119,7 @@ export async function listenTls(
   const address = server.address();
   return {
     port: typeof address === "object" && address !== null ? address.port : options.port,
+    accept: (socket, carrier) => entrance.accept(socket, carrier),
     setCredentials: (credentials) => {
       rootPem = credentials.rootPem;
       handshakes.setSecureContext(secureContext(credentials));

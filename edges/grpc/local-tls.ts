@@ -12,7 +12,7 @@ const handshakeRecord = 0x16;
 
 export class LocalTls {
   readonly #server: Server;
-  readonly #firstBytes: FirstBytes;
+  readonly #firstBytes: FirstBytes<Socket>;
   #hasCertificate = false;
 
   /** `options`: handshake options, without certificates. `onConnection` gets the decrypted HTTP/2 connection. */

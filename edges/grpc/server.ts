@@ -26,6 +26,7 @@ import type { CallClass } from "./admission/call-turns.ts";
 import { Crowd, type Member } from "./admission/crowd.ts";
 import { sourceOf } from "../../runtime/source-of.ts";
 import { localCaller } from "./caller.ts";
+import type { Carrier } from "./carried.ts";
 import { parseCaller } from "./calling-process.ts";
 import { CertifiedConnections, type EndReason } from "./certified-connections.ts";
 import { isVouchedFor } from "./cross-signed.ts";
@@ -229,6 +230,13 @@ export class GrpcServer {
     );
     this.#tlsListeners.push(listener);
     return { port: listener.port };
+  }
+
+  /** Serves a connection that another edge has accepted, as one to the first TLS port. `listenTls` comes first. */
+  accept(socket: Duplex, carrier: Carrier): void {
+    const [listener] = this.#tlsListeners;
+    assert(listener !== undefined, "G1: connections are accepted after listenTls");
+    listener.accept(socket, carrier);
   }
 
   /**

@@ -6,7 +6,7 @@
  */
 import type { MethodDescriptor, WireMethod } from "../../proto/codec.ts";
 import { decodedOrNull } from "../../proto/codec.ts";
-import { LinkFrame, LinkFrame_Kind } from "../../proto/gen/messages.ts";
+import { LinkFrame_Kind, type LinkFrame } from "../../proto/gen/messages.ts";
 import { newId } from "../ids.ts";
 import type { Bus, Clock, Random, Subscription } from "../ports/index.ts";
 import {
@@ -20,9 +20,8 @@ import {
 import { frameForNode, nodeFrame } from "../subjects.ts";
 import { Inbox, Outbox, partBytesMax } from "./flow.ts";
 import { Link } from "./link.ts";
+import { openLink, type Opened } from "./open-link.ts";
 
-/** How long a manager may take to accept a link, in milliseconds; as for the connection and handshake of gRPC. */
-const openMsMax = 5_000;
 /** Maximum size of an answer: as over gRPC, since the assignments of a full node are far larger than a request may be. */
 const messageBytesMax = 64 * 1024 * 1024;
 
@@ -38,37 +37,10 @@ interface NodeLinkOptions {
 
 /** Resolves once the manager has accepted the link; rejects with RpcError UNAVAILABLE. */
 export function openNodeLink(options: NodeLinkOptions): Promise<NodeLink> {
-  const { bus, clock, managerId, nodeId, random } = options;
+  const { managerId, nodeId, random } = options;
   const id = newId(random);
-  const { promise, reject, resolve } = Promise.withResolvers<NodeLink>();
-  let link: NodeLink | null = null;
-  const fail = (reason: string): void => {
-    clock.clearTimeout(timer);
-    subscription.unsubscribe();
-    reject(new RpcError(Status.UNAVAILABLE, reason));
-  };
-  const subscription = bus.subscribe(frameForNode(nodeId, id), ({ data }) => {
-    const frame = decodedOrNull(LinkFrame, data);
-    if (frame === null) return;
-    if (link !== null) link.receive(frame);
-    else if (frame.kind === LinkFrame_Kind.GONE) fail(frame.text);
-    else if (frame.kind === LinkFrame_Kind.WELCOME) {
-      clock.clearTimeout(timer);
-      link = new NodeLink(options, { life: frame.life, up: nodeFrame(nodeId, managerId, id), subscription });
-      resolve(link);
-    }
-  });
-  const timer = clock.setTimeout(() => fail(`manager ${managerId} does not answer`), openMsMax);
-  const hello = LinkFrame.create({ kind: LinkFrame_Kind.HELLO, number: 1 });
-  bus.publish(nodeFrame(nodeId, managerId, id), LinkFrame.encode(hello));
-  return promise;
-}
-
-interface Opened {
-  readonly life: string;
-  /** Subject of this side's frames. */
-  readonly up: string;
-  readonly subscription: Subscription;
+  const up = nodeFrame(nodeId, managerId, id);
+  return openLink({ ...options, up, down: frameForNode(nodeId, id) }, (opened) => new NodeLink(options, up, opened));
 }
 
 interface Call {
@@ -97,7 +69,8 @@ class NodeLink implements DuplexChannel {
   readonly #subscription: Subscription;
   #nextCall = 1;
 
-  constructor({ bus, clock, payloadBytesMax }: NodeLinkOptions, { life, subscription, up }: Opened) {
+  /** `up`: subject of this side's frames. */
+  constructor({ bus, clock, payloadBytesMax }: NodeLinkOptions, up: string, { life, subscription }: Opened) {
     this.#clock = clock;
     this.#partBytes = partBytesMax(payloadBytesMax);
     this.#subscription = subscription;

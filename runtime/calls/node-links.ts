@@ -5,26 +5,20 @@
  * NL2: a node's open links and calls, and the bytes of a request, are limited; a node that exceeds them harms only itself.
  * NL3: a node that sends many frames without effect is reported, so that whoever owns its connection ends it.
  */
-import { decodedOrNull } from "../../proto/codec.ts";
-import { LinkFrame, LinkFrame_Kind } from "../../proto/gen/messages.ts";
+import { LinkFrame_Kind, type LinkFrame } from "../../proto/gen/messages.ts";
 import { newId } from "../ids.ts";
 import type { Bus, Clock, Logger, Random } from "../ports/index.ts";
 import { RpcError, Status, type Peer } from "../ports/rpc.ts";
 import { frameForNode, nodeFramesFor, parseNodeFrame } from "../subjects.ts";
+import { AcceptedLinks, type AcceptedLink, type LinkEnds } from "./accepted-links.ts";
 import { endFields, Inbox, Outbox, partBytesMax } from "./flow.ts";
-import { goneFrame, Link } from "./link.ts";
+import { Link } from "./link.ts";
 import { methodsOf, ServedConnection, type CallGate, type Caller, type Served, type Service } from "./served.ts";
 
 /** Open links of a node, which needs one or two; with another one, the oldest is closed. */
 export const linksPerNodeMax = 8;
 /** Open calls of a link: an agent has about ten, and one for each command in a task. */
 export const callsPerLinkMax = 1_000;
-/**
- * Frames of a node without effect within `uselessMs`: garbage, frames of no link, repeated ones, refused calls, openings of links and
- * signs of life. An agent sends some sixteen of the last two kinds, and what was under way to a manager that was started again.
- */
-export const uselessMax = 2_000;
-const uselessMs = 10_000;
 /** Bytes queued for a node that does not read; beyond, the stream ends with RESOURCE_EXHAUSTED. As over gRPC. */
 const queuedBytesMax = 64 * 1024 * 1024;
 
@@ -58,87 +52,38 @@ interface NodeLinks {
 
 /** Serves until `close`. */
 export function serveNodeLinks(options: NodeLinksOptions): NodeLinks {
-  const { bus, clock, managerId, onFlood = () => undefined, peerOf, services } = options;
+  const { bus, managerId, onFlood = () => undefined, peerOf, services } = options;
   const shared: Shared = { ...options, methods: methodsOf(services) };
-  /** By node, since `uselessFrom`. */
-  const useless = new Map<string, number>();
-  let uselessFrom = clock.monotonic();
-  const isUseless = (nodeId: string): void => {
-    if (clock.monotonic() - uselessFrom > uselessMs) {
-      useless.clear();
-      uselessFrom = clock.monotonic();
-    }
-    const count = (useless.get(nodeId) ?? 0) + 1;
-    useless.set(nodeId, count);
-    if (count === uselessMax) onFlood(nodeId);
-  };
-  /** By node and then by link, in the order of their openings. */
-  const nodes = new Map<string, Map<string, ServedLink>>();
-
-  function open(nodeId: string, link: string): void {
-    const peer = peerOf(nodeId, link);
-    if (peer === null) {
-      bus.publish(frameForNode(nodeId, link), goneFrame("", "this node has no certificate of the cluster"));
-      return;
-    }
-    let links = nodes.get(nodeId);
-    if (links === undefined) nodes.set(nodeId, (links = new Map()));
-    for (const oldest of links.values()) {
-      if (links.size < linksPerNodeMax) break;
-      oldest.close("the node has opened too many links");
-    }
-    const onOver = (): void => {
-      nodes.get(nodeId)?.delete(link);
-      if (nodes.get(nodeId)?.size === 0) nodes.delete(nodeId);
-    };
-    // Closing the last of several links has removed the map.
-    nodes.set(nodeId, links);
-    links.set(
-      link,
-      new ServedLink(shared, { peer, down: frameForNode(nodeId, link), onOver, onUseless: () => isUseless(nodeId) }),
-    );
-  }
-
+  const links = new AcceptedLinks({
+    ...options,
+    down: frameForNode,
+    linksMax: linksPerNodeMax,
+    whenFull: "close-oldest",
+    onFlood,
+    open: (nodeId, link, ends) => {
+      const peer = peerOf(nodeId, link);
+      return peer === null
+        ? "this node has no certificate of the cluster"
+        : new ServedLink(shared, { ...ends, peer, down: frameForNode(nodeId, link) });
+    },
+  });
   const subscription = bus.subscribe(nodeFramesFor(managerId), ({ data, subject }) => {
     const from = parseNodeFrame(subject);
-    const frame = decodedOrNull(LinkFrame, data);
-    if (from === null) return;
-    const { link, nodeId } = from;
-    if (frame === null) {
-      isUseless(nodeId);
-      return;
-    }
-    const known = nodes.get(nodeId)?.get(link);
-    if (frame.kind === LinkFrame_Kind.HELLO) {
-      isUseless(nodeId);
-      if (known === undefined) open(nodeId, link);
-    } else if (known !== undefined) known.receive(frame);
-    else {
-      isUseless(nodeId);
-      if (frame.kind === LinkFrame_Kind.GONE || (useless.get(nodeId) ?? 0) > uselessMax) return;
-      // It belongs to an earlier run of this process, for instance.
-      bus.publish(frameForNode(nodeId, link), goneFrame(frame.life, "the manager does not have the link"));
-    }
+    if (from !== null) links.take(from.nodeId, from.link, data);
   });
   return {
-    end: (nodeId, reason) => {
-      for (const link of nodes.get(nodeId)?.values() ?? []) link.close(reason);
-    },
+    end: (nodeId, reason) => links.end(nodeId, reason),
     close: () => {
       subscription.unsubscribe();
-      for (const links of nodes.values()) for (const link of links.values()) link.close("the manager is shutting down");
+      links.close("the manager is shutting down");
     },
   };
 }
 
-interface ServedLinkOptions {
+interface ServedLinkOptions extends LinkEnds {
   readonly peer: Peer;
   /** Subject of this side's frames. */
   readonly down: string;
-  /** Called once, when the link has ended. */
-  readonly onOver: () => void;
-  /** Called for each frame without effect. */
-  readonly onUseless: () => void;
 }
 
 interface Call {
@@ -146,7 +91,7 @@ interface Call {
   readonly inbox: Inbox;
 }
 
-class ServedLink {
+class ServedLink implements AcceptedLink {
   readonly #shared: Shared;
   readonly #onOver: () => void;
   readonly #onUseless: () => void;

@@ -1,13 +1,14 @@
 /**
  * Admission to a manager's NATS for nodes: answers nats-server's authorization callout, and ends connections.
  *
- * NA1: a node publishes and subscribes to nothing but its own subjects, of which it may not publish its answers.
+ * NA1: a node publishes and subscribes to nothing but its own subjects, of which it may not publish its answers; a site's leaf node
+ *      likewise to those of its site.
  * NA2: every open connection of a node was admitted by this object, and its end is known: when the manager's own connection to the
  *      server was away, all of them are closed, and nodes connect again.
  */
 import { encodeAuthorizationResponse, encodeUser, fromPublic, type KeyPair } from "@nats-io/jwt";
 import type { Logger, Subscription } from "../ports/index.ts";
-import { nodeSubjects } from "../subjects.ts";
+import { nodeSubjects, siteSubjects } from "../subjects.ts";
 import { textOf } from "./errors.ts";
 import type { Link } from "./link.ts";
 import { nodesAccount } from "./nodes-server.ts";
@@ -23,14 +24,21 @@ export interface ConnectAttempt {
   readonly token: string;
   readonly signature: string;
   readonly nonce: string;
+  /** Empty for a node. */
+  readonly user: string;
+  readonly password: string;
 }
 
 export type Admitted =
   | { readonly kind: "refused"; readonly reason: string }
   /** It may try again: its connection is closed, without the error by which nats-server rejects credentials. */
   | { readonly kind: "postponed" }
-  /** `id`: whose subjects it may use. `untilMs`: the server then closes the connection; null: never. */
-  | { readonly kind: "admitted"; readonly id: string; readonly untilMs: number | null };
+  /** `as`: whose subjects it may use. `untilMs`: the server then closes the connection; null: never. */
+  | {
+      readonly kind: "admitted";
+      readonly as: { readonly kind: "node"; readonly id: string } | { readonly kind: "site"; readonly site: string };
+      readonly untilMs: number | null;
+    };
 
 interface NodesAccessOptions {
   readonly log: Logger;
@@ -45,8 +53,10 @@ interface NodesAccessOptions {
   readonly onGone: (connection: number) => void;
 }
 
-/** Subscriptions of one connection: its links, of which a node may have eight, and some that it has ended. */
+/** Subscriptions of a node's connection: its links, of which a node may have eight, and some that it has ended. */
 const subscriptionsMax = 32;
+/** The same for a leaf node's: links of all nodes at its site. */
+const siteSubscriptionsMax = 16_384;
 const callTimeoutMs = 5_000;
 const calloutSubject = "$SYS.REQ.USER.AUTH";
 const text = new TextDecoder();
@@ -55,7 +65,12 @@ interface Request {
   readonly server_id: { readonly id: string };
   readonly user_nkey: string;
   readonly client_info: { readonly id: number; readonly host: string; readonly nonce: string; readonly type: string };
-  readonly connect_opts: { readonly auth_token: string; readonly sig: string };
+  readonly connect_opts: {
+    readonly auth_token: string;
+    readonly sig: string;
+    readonly user: string;
+    readonly pass: string;
+  };
 }
 
 /**
@@ -112,6 +127,8 @@ export class NodesAccess {
       token: given.auth_token ?? "",
       signature: given.sig ?? "",
       nonce: client.nonce ?? "",
+      user: given.user ?? "",
+      password: given.pass ?? "",
     });
     // At once: the client may leave before the answer.
     if (admitted.kind === "admitted") this.#open.add(client.id);
@@ -127,13 +144,14 @@ export class NodesAccess {
   }
 
   /** NA1 */
-  #userOf(key: string, { id, untilMs }: Extract<Admitted, { kind: "admitted" }>): Promise<string> {
-    const { receives, sends } = nodeSubjects(id);
+  #userOf(key: string, { as, untilMs }: Extract<Admitted, { kind: "admitted" }>): Promise<string> {
+    const { receives, sends } = as.kind === "node" ? nodeSubjects(as.id) : siteSubjects(as.site);
+    const subs = as.kind === "node" ? subscriptionsMax : siteSubscriptionsMax;
     return encodeUser(
-      id,
+      as.kind === "node" ? as.id : as.site,
       fromPublic(key),
       this.#options.issuer,
-      { pub: { allow: [sends], deny: [] }, sub: { allow: [receives], deny: [] }, subs: subscriptionsMax },
+      { pub: { allow: [sends], deny: [] }, sub: { allow: [receives], deny: [] }, subs },
       { aud: nodesAccount, ...(untilMs === null ? {} : { exp: Math.floor(untilMs / 1_000) }) },
     );
   }

@@ -22,12 +22,23 @@ export interface NodesAccounts {
   readonly nodesUser: string;
   /** PEM file of the server's certificate and its key. */
   readonly tlsFile: string;
+  /** Where leaf nodes connect, `HOST:PORT`; null: nowhere. */
+  readonly leafNodes: string | null;
 }
 
 export async function writeNodesConfig(
   files: ServerFiles,
-  { host, managerId, issuer, nodesUser, port, systemUser, tlsFile }: NodesAccounts & { host: string; port: number },
+  accounts: NodesAccounts & { readonly host: string; readonly port: number },
 ): Promise<void> {
+  const { host, issuer, leafNodes, managerId, nodesUser, port, systemUser, tlsFile } = accounts;
+  const tls = [
+    "tls {",
+    `  cert_file: ${JSON.stringify(tlsFile)}`,
+    `  key_file: ${JSON.stringify(tlsFile)}`,
+    "  # Seconds. A busy machine takes longer than the default of half a second.",
+    "  timeout: 5",
+    "}",
+  ];
   const lines = [
     "# Written by Muster at each start: changes are lost.",
     `server_name: ${JSON.stringify(managerId)}`,
@@ -36,12 +47,17 @@ export async function writeNodesConfig(
     `max_control_line: ${controlLineBytesMax}`,
     "# A node that reads nothing for this long is disconnected; it connects again.",
     'write_deadline: "10s"',
-    "tls {",
-    `  cert_file: ${JSON.stringify(tlsFile)}`,
-    `  key_file: ${JSON.stringify(tlsFile)}`,
-    "  # Seconds. A busy machine takes longer than the default of half a second.",
-    "  timeout: 5",
-    "}",
+    ...tls,
+    ...(leafNodes === null
+      ? []
+      : [
+          "leafnodes {",
+          `  listen: ${JSON.stringify(leafNodes)}`,
+          "  # A leaf node uses the addresses that it was given: behind NAT, others do not lead here.",
+          "  no_advertise: true",
+          ...tls.map((line) => `  ${line}`),
+          "}",
+        ]),
     "accounts {",
     `  SYS { users: [{ nkey: ${systemUser} }] }`,
     `  ${nodesAccount} { users: [{ nkey: ${nodesUser} }] }`,

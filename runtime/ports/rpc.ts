@@ -52,6 +52,8 @@ export interface Peer {
   readonly local: boolean;
   /** IP address of the caller, without port; empty on a Unix socket. */
   readonly address: string;
+  /** The site behind whose leaf node of NATS the caller is; absent for a caller elsewhere. */
+  readonly site?: string;
   /** Start of the validity of the caller's certificate, in milliseconds since the epoch; absent if unknown. */
   readonly certifiedFromMs?: number | undefined;
   /** On the local Unix socket: the process that the caller claims to be; absent if it claims none. */

@@ -64,6 +64,29 @@ test("an agent whose sessions have a newer format is refused, and one that names
   t.is(world.store.get("session", "n1")?.managerId, "m1");
 });
 
+test("the site that a node's connection proves replaces the one that the node names", async (t) => {
+  const world = setUp(t);
+  const engine = EngineDescription.create({ engineVersion: "1", labels: { site: "attic", disk: "ssd" } });
+  const description = NodeDescription.create({ engine });
+  const opened = (nodeId: string, described: NodeDescription, site?: string) => {
+    const caller = from(nodeId);
+    const peer = site === undefined ? caller.peer : { ...caller.peer, site };
+    world.dispatcher.handlers.Session(SessionRequest.create({ description: described }), collectedStream(), {
+      ...caller,
+      peer,
+    });
+  };
+  opened("n1", description, "lab");
+  opened("n2", description);
+  await world.run(20);
+  const labels = (id: string) => ({ ...world.store.get("node", id)?.description?.engine?.labels });
+  t.deepEqual(labels("n1"), { site: "lab", disk: "ssd" });
+  t.deepEqual(labels("n2"), { site: "attic", disk: "ssd" });
+  opened("n2", NodeDescription.create(), "lab");
+  await world.run(20);
+  t.deepEqual(labels("n2"), { site: "lab" });
+});
+
 test("a thousand nodes that join together share few proposals", async (t) => {
   const nodes = Array.from({ length: 1_000 }, (_, at) => `node${at}`);
   const world = setUp(t, { nodes });

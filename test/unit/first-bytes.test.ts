@@ -8,7 +8,7 @@ async function listening(t: ExecutionContext, timeoutMs: number) {
   const spoken: { socket: Socket; head: Buffer }[] = [];
   let heard = (): void => {};
   const someoneSpoke = new Promise<void>((resolve) => (heard = resolve));
-  const firstBytes = new FirstBytes(timeoutMs, (socket, head) => {
+  const firstBytes = new FirstBytes<Socket>(timeoutMs, (socket, head) => {
     spoken.push({ socket, head });
     heard();
   });

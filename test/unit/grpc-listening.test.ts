@@ -4,10 +4,11 @@ import { statSync, writeFileSync } from "node:fs";
 import { connect as connectHttp2 } from "node:http2";
 import { connect as connectSocket, createServer, type Socket } from "node:net";
 import { join } from "node:path";
+import { duplexPair } from "node:stream";
 import { connect as connectTlsSocket } from "node:tls";
 import { spawnSync } from "node:child_process";
 import test from "ava";
-import { connectTls, connectUnix } from "../../edges/grpc/client.ts";
+import { connectTls, connectTlsOver, connectUnix } from "../../edges/grpc/client.ts";
 import { frame } from "../../edges/grpc/framing.ts";
 import { notDockerMessage } from "../../edges/grpc/http1.ts";
 import { createGrpcServer } from "../../edges/grpc/server.ts";
@@ -84,6 +85,70 @@ test("a client without a root verifies nothing, and with one it verifies issuer 
     Status.UNAVAILABLE,
     /somebody/,
   );
+});
+
+test("a connection that another edge has accepted is served as over TCP, by its certificate, and has its site", async (t) => {
+  const { handlers, root, server } = await world(t);
+  const carrier = { address: "198.51.100.7", site: "lab" };
+  const dial = async (identity: object) => {
+    const [near, far] = duplexPair();
+    near.once("close", () => far.destroy());
+    far.once("close", () => near.destroy());
+    server.accept(far, carrier);
+    const securing = {
+      rootPem: root.certificatePem,
+      serverName: "swarm-manager",
+      timeoutMs: 5_000,
+      ...identity,
+    } as const;
+    const channel = await connectTlsOver(near, "lab", securing);
+    t.teardown(() => channel.close());
+    return { channel, far };
+  };
+  const [first, second] = await Promise.all([
+    identityOf({ root, nodeId: "w1" }).then(dial),
+    identityOf({ root, nodeId: "w2" }).then(dial),
+  ]);
+  for (const { channel } of [first, second]) await channel.unary(Heartbeat, HeartbeatRequest.create());
+  t.deepEqual(
+    handlers.calls.map(({ peer: { address, identity, site } }) => [identity?.nodeId, address, site]),
+    [
+      ["w1", "198.51.100.7", "lab"],
+      ["w2", "198.51.100.7", "lab"],
+    ],
+  );
+  t.is(server.connectionCount, 2);
+  const stranger = await dial({});
+  await refused(t, stranger.channel.unary(Heartbeat, HeartbeatRequest.create()), Status.PERMISSION_DENIED);
+  const closed = new Promise<void>((resolve) => first.channel.onClosed(resolve));
+  first.far.destroy();
+  await closed;
+  second.channel.close();
+  await until(() => server.connectionCount === 1);
+  await until(() => second.far.destroyed);
+});
+
+test("an accepted connection without a handshake is closed, and one that fails harms nobody", async (t) => {
+  const { counts, root, server } = await world(t, { limits: { pendingPerAddressMax: 2 } });
+  const carrier = { address: "198.51.100.7", site: "lab" };
+  const silent = Array.from({ length: 3 }, () => duplexPair());
+  for (const [near, far] of silent) {
+    near.on("error", () => undefined);
+    server.accept(far, carrier);
+  }
+  await until(() => silent.filter(([, far]) => far.destroyed).length === 1);
+  t.is(counts.get("muster_refused_total grpc pending-limit"), 1);
+  const [near, far] = duplexPair();
+  near.on("error", () => undefined);
+  server.accept(far, { ...carrier, site: "attic" });
+  near.write("neither TLS nor HTTP");
+  await until(() => far.destroyed);
+  const [good, other] = duplexPair();
+  server.accept(other, { ...carrier, site: "attic" });
+  const securing = { rootPem: root.certificatePem, serverName: "swarm-manager", timeoutMs: 5_000 } as const;
+  const channel = await connectTlsOver(good, "attic", securing);
+  t.teardown(() => channel.close());
+  await t.notThrowsAsync(channel.unary(GetRootCACertificate, GetRootCACertificateRequest.create()));
 });
 
 test("a manager that is not there, or does not answer, is UNAVAILABLE", async (t) => {

@@ -2,6 +2,7 @@
 import test from "ava";
 import type { NodeCalls } from "../../edges/grpc/node-calls.ts";
 import { createKeyAndCsr, createRoot, issue } from "../../lib/pki/index.ts";
+import { sitePassword } from "../../lib/pki/site-password.ts";
 import { joinerId, presentJoiner, presentNode, type Presented } from "../../lib/pki/presented.ts";
 import { connectionsPerNodeMax, floodPauseMs, joinersMax, NodesAdmission } from "../../processes/nodes-admission.ts";
 import type { Logger } from "../../runtime/ports/index.ts";
@@ -33,7 +34,8 @@ async function world() {
     validitySeconds: 3_600,
   });
   const standing = new Set<Watched>();
-  const [closed, left, refusals]: [number[], string[], string[]] = [[], [], []];
+  const [closed, left, refusals, sites]: [number[], string[], string[], string[]] = [[], [], [], []];
+  const tokens = { worker: "token", manager: "" };
   const calls: Pick<NodeCalls, "gate" | "identify"> = {
     identify: (chainPem, address) => ({
       peer: {
@@ -58,27 +60,36 @@ async function world() {
     clock,
     log: quiet,
     refusals: { count: (_port, reason) => void refusals.push(reason) },
-    tokens: () => ["token", ""],
+    tokens: () => tokens,
     fingerprints: () => [server],
     disconnect: (connection) => void closed.push(connection),
     onLeft: (id) => void left.push(id),
+    onSite: (site) => void sites.push(`+${site}`),
+    onSiteLeft: (site) => void sites.push(`-${site}`),
   });
   let last = 0;
   const connect = ({ signature, token }: Presented, address = "192.0.2.1") => {
     last += 1;
-    return { connection: last, ...admission.admit({ connection: last, address, token, signature, nonce }) };
+    const client = { connection: last, address, user: "", password: "" };
+    return { connection: last, ...admission.admit({ ...client, token, signature, nonce }) };
+  };
+  /** A leaf node, which shows a user and a password. */
+  const leaf = (user: string, password: string) => {
+    last += 1;
+    const client = { connection: last, address: "192.0.2.9", token: "", signature: "", nonce: "" };
+    return { connection: last, ...admission.admit({ ...client, user, password }) };
   };
   const node = (): Presented => presentNode({ certificatePem, keyPem }, { nonce, server });
   const joiner = (id: string, token = "token"): Presented => presentJoiner(joinerId(id), token, { nonce });
   const later = (ms: number): Promise<unknown> => clock.run({ untilMs: clock.now() + ms });
-  return { admission, closed, connect, joiner, later, left, node, refusals, standing };
+  return { admission, closed, connect, joiner, later, leaf, left, node, refusals, sites, standing, tokens };
 }
 
 test("AD1: a node is admitted by its certificate's key, and one that joins by a token", async (t) => {
   const { admission, connect, joiner, node, refusals } = await world();
-  t.like(connect(node()), { kind: "admitted", id: "n1", untilMs: 7 });
+  t.like(connect(node()), { kind: "admitted", as: { kind: "node", id: "n1" }, untilMs: 7 });
   t.is(admission.peerOf("n1")?.address, "192.0.2.1");
-  t.like(connect(joiner("a")), { kind: "admitted", id: joinerId("a"), untilMs: null });
+  t.like(connect(joiner("a")), { kind: "admitted", as: { kind: "node", id: joinerId("a") }, untilMs: null });
   t.deepEqual(refusals, []);
   for (const shown of [
     { token: "", signature: "" },
@@ -135,4 +146,52 @@ test("AD3: a node that floods is disconnected and waits; one that joins is known
   t.is(connect(joiner("b"), "192.0.2.8").kind, "admitted");
   await later(floodPauseMs);
   t.is(connect(node()).kind, "admitted");
+});
+
+test("AD1: a site is admitted by its own password, for its own subjects alone", async (t) => {
+  const { admission, leaf, refusals, sites } = await world();
+  t.like(leaf("lab", sitePassword("token", "lab")), {
+    kind: "admitted",
+    as: { kind: "site", site: "lab" },
+    untilMs: null,
+  });
+  t.deepEqual(sites, ["+lab"]);
+  t.is(admission.addressOf("lab"), "192.0.2.9");
+  t.is(admission.addressOf("attic"), "");
+  for (const [user, password] of [
+    ["attic", sitePassword("token", "lab")],
+    ["lab", sitePassword("another", "lab")],
+    ["lab", "token"],
+    ["lab", ""],
+    // No subject can have it, and a wildcard would be everybody's.
+    ["*", sitePassword("token", "*")],
+    ["lab.>", sitePassword("token", "lab.>")],
+  ] as const)
+    t.is(leaf(user, password).kind, "refused", user);
+  t.deepEqual(refusals, Array(6).fill("credentials"));
+  t.deepEqual(sites, ["+lab"]);
+});
+
+test("AD1: no site is admitted while there is no token, by whatever password", async (t) => {
+  const { leaf, tokens } = await world();
+  tokens.worker = "";
+  t.is(leaf("lab", sitePassword("", "lab")).kind, "refused");
+});
+
+test("AD3: a site's connections end when the join token is replaced, and are counted by their last one", async (t) => {
+  const { admission, closed, later, leaf, left, sites, tokens } = await world();
+  const [first, second] = [leaf("lab", sitePassword("token", "lab")), leaf("lab", sitePassword("token", "lab"))];
+  admission.gone(first.connection);
+  t.deepEqual(sites, ["+lab", "+lab"]);
+  admission.tokensChanged();
+  await later(200);
+  t.deepEqual(closed, []);
+  tokens.worker = "next";
+  admission.tokensChanged();
+  await later(200);
+  t.deepEqual(closed, [second.connection]);
+  t.deepEqual(sites, ["+lab", "+lab", "-lab"]);
+  t.deepEqual(left, []);
+  t.is(leaf("lab", sitePassword("token", "lab")).kind, "refused");
+  t.is(leaf("lab", sitePassword("next", "lab")).kind, "admitted");
 });

@@ -52,7 +52,7 @@ async function world(t: ExecutionContext) {
     await tell(certificate);
   };
   const open = async () => {
-    const identity = await openNodesNatsIdentity(env, kept);
+    const identity = await openNodesNatsIdentity(env, kept, ["manager-1.example", "192.0.2.1"]);
     const state = { renewals: 0, isStopped: false };
     identity.onRenewed(() => (state.renewals += 1));
     const stop = (): void => {

@@ -14,6 +14,8 @@ test("every builder of a subject is undone by its parser", (t) => {
     t.is(subjects.parseRecentRead(subjects.recentRead(id)), id);
     t.deepEqual(subjects.parseNodeFrame(subjects.nodeFrame(id, "m", "l")), { nodeId: id, link: "l" });
     t.deepEqual(subjects.parseNodeFrame(subjects.nodeFrame("n", id, id)), { nodeId: "n", link: id });
+    t.deepEqual(subjects.parseSiteFrame(subjects.siteFrame(id, "m", "l")), { site: id, link: "l" });
+    t.deepEqual(subjects.parseSiteFrame(subjects.siteFrameForAny("lab", id)), { site: "lab", link: id });
     for (const actor of [null, "", "ledger", "session/n1", "plugin/a.b c", "é>*"])
       t.is(subjects.parseFeedPublished(subjects.feedPublished(`manager-${id}`, actor)), `manager-${id}`);
   }
@@ -45,7 +47,12 @@ test("a parser answers null for another's subject", (t) => {
     t.is(subjects.parseRecentRead(subject), null);
     t.is(subjects.parseFeedPublished(subject), null);
     t.is(subjects.parseNodeFrame(subject), null);
+    t.is(subjects.parseSiteFrame(subject), null);
   }
+  t.is(subjects.parseSiteFrame(subjects.nodeFrame("lab", "m1", "l")), null);
+  t.is(subjects.parseNodeFrame(subjects.siteFrame("n1", "m1", "l")), null);
+  for (const subject of [subjects.frameForSite("lab", "l"), `${subjects.siteFrame("lab", "m1", "l")}.more`])
+    t.is(subjects.parseSiteFrame(subject), null);
   for (const subject of [subjects.frameForNode("n1", "l"), `${subjects.nodeFrame("n1", "m1", "l")}.more`])
     t.is(subjects.parseNodeFrame(subject), null);
 });
@@ -54,6 +61,8 @@ test("B1: an id that would change a subject's meaning is rejected", (t) => {
   for (const id of ["", "a.b", "*", ">", "a b", "é"]) {
     t.throws(() => subjects.nodeFrame(id, "m1", "l"), { instanceOf: InvariantError });
     t.throws(() => subjects.frameForNode(id, "l"), { instanceOf: InvariantError });
+    t.throws(() => subjects.siteFrame(id, "m1", "l"), { instanceOf: InvariantError });
+    t.throws(() => subjects.siteSubjects(id), { instanceOf: InvariantError });
     t.throws(() => subjects.managerBeat(id), { instanceOf: InvariantError });
   }
 });
@@ -71,6 +80,14 @@ test("built subjects match the wildcards that receivers subscribe to", (t) => {
   t.false(matches(subjects.nodeFrame("n1", "m2", "l"), subjects.nodeFramesFor("m1")));
   for (const subject of [subjects.nodeFrame("n1", "m1", "l"), subjects.frameForNode("n1", "l")])
     t.true(matches(subject, "muster.v1.node.n1.>"), "a node's permissions cover its own subjects");
+  t.true(matches(subjects.siteFrame("lab", "m1", "l"), subjects.siteFramesFor("lab", "m1")));
+  t.true(matches(subjects.siteFrameForAny("lab", "l"), subjects.siteFramesForAny("lab")));
+  t.false(matches(subjects.siteFrame("lab", "m2", "l"), subjects.siteFramesFor("lab", "m1")));
+  const { receives, sends } = subjects.siteSubjects("lab");
+  for (const subject of [subjects.siteFramesFor("lab", "m1"), subjects.siteFramesForAny("lab")])
+    t.true(matches(subject, sends), "a leaf node is sent the interest of its managers");
+  t.true(matches(subjects.frameForSite("lab", "l"), receives));
+  t.false(matches(subjects.frameForSite("attic", "l"), receives));
 });
 
 test("every subject has Muster's form, in lower case, and is unique", (t) => {

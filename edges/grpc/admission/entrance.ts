@@ -6,7 +6,9 @@
  * E1: connections without a completed handshake are bounded in number, bytes and time, and never keep others out.
  */
 import { createServer, type Server, type Socket } from "node:net";
+import type { Duplex } from "node:stream";
 import type { Server as TlsServer, TLSSocket } from "node:tls";
+import { beginHandshake, carriedNow, sourceOfCarried, type Carrier } from "../carried.ts";
 import { FirstBytes } from "../first-bytes.ts";
 import { http1Refusal, isHttp1Request } from "../http1.ts";
 import type { Admission } from "./admission.ts";
@@ -15,10 +17,17 @@ import { sourceOf } from "../../../runtime/source-of.ts";
 import { Handshakes } from "./handshakes.ts";
 import type { Port, RefusalReason } from "./refusals.ts";
 
+/** A TCP connection's ends, or another connection itself. */
+type Key = string | Duplex;
+
 interface Arrival {
-  readonly socket: Socket;
+  readonly socket: Duplex;
   readonly source: string;
-  readonly key: string;
+  /** IP address of the peer. */
+  readonly address: string;
+  readonly key: Key;
+  /** Null for a TCP connection. */
+  readonly carrier: Carrier | null;
   readonly cameAt: number;
   /** It waits for us to start the handshake. */
   isServed: boolean;
@@ -36,8 +45,10 @@ interface EntranceOptions {
 
 type Ends = Pick<Socket, "remoteAddress" | "remotePort" | "localAddress">;
 
-const keyOf = ({ remoteAddress, remotePort, localAddress }: Ends): string =>
+const endsOf = ({ remoteAddress, remotePort, localAddress }: Ends): string =>
   `${remoteAddress ?? ""} ${remotePort ?? 0} ${localAddress ?? ""}`;
+
+const keyOf = (socket: TLSSocket): Key => carriedNow()?.stream ?? endsOf(socket);
 
 export class Entrance {
   /** The owner calls `listen`. */
@@ -46,10 +57,10 @@ export class Entrance {
   readonly #options: EntranceOptions;
   readonly #pending: Crowd<Arrival>;
   /** Handshakes in progress, oldest first. */
-  readonly #handshaking = new Map<string, Arrival>();
+  readonly #handshaking = new Map<Key, Arrival>();
   readonly #handshakes: Handshakes;
-  readonly #firstBytes: FirstBytes;
-  readonly #arrivals = new WeakMap<Socket, Arrival>();
+  readonly #firstBytes: FirstBytes<Duplex>;
+  readonly #arrivals = new WeakMap<Duplex, Arrival>();
 
   /** `tls` gets each connection when its handshake may start, and must not listen itself. */
   constructor(tls: TlsServer, options: EntranceOptions) {
@@ -64,7 +75,8 @@ export class Entrance {
     tls.on("secureConnection", (socket: TLSSocket) => this.#handshakeEnded(keyOf(socket)));
     // TLS reports the failure to the peer.
     tls.on("tlsClientError", (error: NodeJS.ErrnoException, socket: TLSSocket) => {
-      if (error.code === "ERR_TLS_HANDSHAKE_TIMEOUT") this.#count("handshake-time", socket.remoteAddress);
+      if (error.code === "ERR_TLS_HANDSHAKE_TIMEOUT")
+        this.#count("handshake-time", carriedNow()?.carrier.address ?? socket.remoteAddress ?? "");
       socket.destroy();
     });
     const { keepAliveMs } = options;
@@ -78,48 +90,54 @@ export class Entrance {
     return this.#pending.size;
   }
 
+  /** A connection that another edge has accepted: treated as those of `server`. */
+  accept(socket: Duplex, carrier: Carrier): void {
+    this.#arrived(socket, { source: sourceOfCarried(carrier), address: carrier.address, key: socket, carrier });
+  }
+
   /** Stops accepting, and closes connections that have sent nothing. */
   close(): void {
     this.#firstBytes.close();
     this.server.close();
   }
 
-  #count(reason: RefusalReason, peer: string | undefined): void {
-    this.#options.admission.refusals.count(this.#options.port, reason, peer ?? "");
+  #count(reason: RefusalReason, peer: string): void {
+    this.#options.admission.refusals.count(this.#options.port, reason, peer);
   }
 
   #onArrival(socket: Socket): void {
     const { remoteAddress } = socket;
     // The peer left before it was accepted.
     if (remoteAddress === undefined) return void socket.destroy();
-    const source = sourceOf(remoteAddress);
-    const arrival: Arrival = {
-      socket,
-      source,
-      key: keyOf(socket),
-      cameAt: performance.now(),
-      isServed: false,
-      handshakeSince: 0,
-    };
+    this.#arrived(socket, {
+      source: sourceOf(remoteAddress),
+      address: remoteAddress,
+      key: endsOf(socket),
+      carrier: null,
+    });
+  }
+
+  #arrived(socket: Duplex, from: Pick<Arrival, "source" | "address" | "key" | "carrier">): void {
+    const arrival: Arrival = { ...from, socket, cameAt: performance.now(), isServed: false, handshakeSince: 0 };
     this.#arrivals.set(socket, arrival);
-    const displaced = this.#pending.add(source, arrival, this.#options.admission.limits.pendingPerAddressMax);
+    const displaced = this.#pending.add(arrival.source, arrival, this.#options.admission.limits.pendingPerAddressMax);
     if (displaced !== null) {
-      this.#count("pending-limit", displaced.socket.remoteAddress);
+      this.#count("pending-limit", displaced.address);
       displaced.socket.destroy();
     }
     socket.once("close", () => this.#leave(arrival));
     if (!socket.destroyed) this.#firstBytes.await(socket);
   }
 
-  #onFirstBytes(socket: Socket, head: Buffer): void {
+  #onFirstBytes(socket: Duplex, head: Buffer): void {
     const arrival = this.#arrivals.get(socket);
     if (arrival === undefined) return void socket.destroy();
     if (socket.readableLength > this.#options.admission.limits.firstBytesMax) {
-      this.#count("first-bytes", socket.remoteAddress);
+      this.#count("first-bytes", arrival.address);
       return void socket.destroy();
     }
     if (this.#options.port === "grpc" && isHttp1Request(head)) {
-      this.#count("protocol", socket.remoteAddress);
+      this.#count("protocol", arrival.address);
       socket.on("error", () => socket.destroy());
       // Closed right after the answer; further bytes from the peer are not read.
       return void socket.end(http1Refusal(head), () => socket.destroy());
@@ -134,10 +152,10 @@ export class Entrance {
     );
   }
 
-  #isWanted({ socket, cameAt }: Arrival): boolean {
+  #isWanted({ address, cameAt, socket }: Arrival): boolean {
     if (socket.destroyed) return false;
     if (performance.now() - cameAt < 2 * this.#options.handshakeTimeoutMs) return true;
-    this.#count("handshake-time", socket.remoteAddress);
+    this.#count("handshake-time", address);
     socket.destroy();
     return false;
   }
@@ -147,7 +165,7 @@ export class Entrance {
     if (this.#handshaking.size < limits.handshakesMax) return true;
     const [oldest] = this.#handshaking.values();
     if (oldest === undefined || performance.now() - oldest.handshakeSince < limits.handshakePatienceMs) return false;
-    this.#count("handshake-time", oldest.socket.remoteAddress);
+    this.#count("handshake-time", oldest.address);
     oldest.socket.destroy();
     this.#leave(oldest);
     return true;
@@ -157,10 +175,11 @@ export class Entrance {
     arrival.isServed = false;
     arrival.handshakeSince = performance.now();
     this.#handshaking.set(arrival.key, arrival);
-    this.#tls.emit("connection", arrival.socket);
+    const { carrier, socket } = arrival;
+    beginHandshake(carrier === null ? null : { carrier, stream: socket }, () => this.#tls.emit("connection", socket));
   }
 
-  #handshakeEnded(key: string): void {
+  #handshakeEnded(key: Key): void {
     const arrival = this.#handshaking.get(key);
     if (arrival !== undefined) this.#leave(arrival);
   }
