@@ -54,6 +54,11 @@ const passable = 0o011;
 
 export function cannotWrite(path: string, error: unknown): UserError {
   const reason = (error as Error).message;
+  const { code } = error as NodeJS.ErrnoException;
+  if (code === "ENOSPC" || code === "EDQUOT")
+    return new UserError(`the disk of the data dir ${path} is full (${reason}): free up space, and start it again`, {
+      cause: error,
+    });
   return new UserError(`cannot write the data dir ${path} (${reason}): choose another with --data-dir`, {
     cause: error,
   });

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import test from "ava";
 import { UserError } from "../../lib/user-error.ts";
 import { version } from "../../lib/version.ts";
-import { openDataDir } from "../../processes/data-dir.ts";
+import { cannotWrite, openDataDir } from "../../processes/data-dir.ts";
 import { tempDir } from "../fixtures/muster.ts";
 
 test("a data dir gets the number of its format, also one of an earlier version, and keeps it", (t) => {
@@ -41,4 +41,14 @@ test("a damaged number of the format is refused, and not taken for an old one", 
     const error = t.throws(() => openDataDir(path), { instanceOf: UserError });
     t.regex(error?.message ?? "", /format is damaged: remove this file if/, text);
   }
+});
+
+test("a full disk is named as such, and no other data dir is recommended", (t) => {
+  const full = Object.assign(new Error("ENOSPC: no space left on device, write"), { code: "ENOSPC" });
+  t.is(
+    cannotWrite("/data", full).message,
+    "the disk of the data dir /data is full (ENOSPC: no space left on device, write): free up space, and start it again",
+  );
+  const denied = Object.assign(new Error("EACCES: permission denied"), { code: "EACCES" });
+  t.regex(cannotWrite("/data", denied).message, /choose another with --data-dir/);
 });
