@@ -18,12 +18,12 @@ type FromProcess<Result> =
   | { readonly kind: "result"; readonly result: Result };
 
 /**
- * Node's flags for a process. Nursery, in MiB: a simulation makes much garbage that does not live long; from the start, since a nursery
- * that has to grow first is collected often while a cluster is founded. The old heap grows as by V8's default: a single-file command is
- * set to a smaller growth.
+ * Node's flags for a process. Nursery, in MiB: a simulation makes much garbage that does not live long. One that begins smaller is collected
+ * often while a cluster is founded; one of 64 from the start costs as much time for its fresh memory. The old heap grows as by V8's
+ * default: a single-file command is set to a smaller growth.
  */
 export const poolNodeFlags = [
-  "--min-semi-space-size=64",
+  "--min-semi-space-size=16",
   "--max-semi-space-size=64",
   "--heap-growing-percent=0",
   "--disable-warning=ExperimentalWarning",
