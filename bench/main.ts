@@ -27,6 +27,7 @@ import { ringCostTable } from "./ring-cost.ts";
 import { simulationTable } from "./simulation.ts";
 import { soakTable } from "./soak.ts";
 import { stackTable } from "./stack.ts";
+import { starvedTable } from "./starved.ts";
 import { managerStartTable } from "./manager-start.ts";
 import { startUpTable } from "./start-up.ts";
 import { orExit, scriptArguments, UsageError, wholeNumber } from "../test/support/script-arguments.ts";
@@ -43,7 +44,7 @@ const usage = `usage: npm run bench -- [--short] [--only GROUP] [--compare COMMI
                       inspection, simulation (rehearsals),
                       nats (our layer and the library's clients), node-links (nodes over gRPC and over NATS), recording, start (of a command), first-task (from a command to RUNNING),
                       manager-start, soak (an hour of changes),
-                      swarmkit (SwarmKit's own agents) or ui (needs Debian's chromium)`;
+                      swarmkit (SwarmKit's own agents), starved (the same on a small part of a core) or ui (needs Debian's chromium)`;
 const { short, only, commit, rounds } = orExit(() => {
   const values = scriptArguments(usage, {
     short: { type: "boolean", default: false },
@@ -88,6 +89,7 @@ const groups: Readonly<Record<string, () => Promise<string>>> = {
   "node-links": () => nodeLinksTables(short),
   recording: async () => (await recordingTable(short)) + recordedRangeTable(short),
   swarmkit: () => swarmkitTable(short),
+  starved: () => starvedTable(short),
   ui: () => uiTable(short),
   start: () => startUpTable(short),
   "first-task": () => firstTaskTable(short),

@@ -37,6 +37,8 @@ export interface Peer {
   running(name: string): Promise<number>;
   /** Deploys a Compose file and returns once the manager has accepted all of it. */
   deployStack(name: string, composeFile: string): void;
+  /** The manager with its NATS. */
+  pids(): readonly number[];
   /** CPU seconds of the manager with its NATS so far. */
   cpu(): number;
   memory(which: "VmRSS" | "VmHWM"): number;
@@ -158,10 +160,19 @@ export async function startMuster(flags: readonly string[] = []): Promise<Muster
     createService: (name, replicas) =>
       void muster("service", "create", "--detach", "--name", name, "--replicas", String(replicas), "bench:1"),
     deployStack: (name, composeFile) => void muster("stack", "deploy", "--detach", "-c", composeFile, name),
+    pids: () => pids,
     cpu: () => cpuSeconds(pids),
     memory: (which) => memoryMiB(pids, which),
     stop,
   };
+}
+
+/** The answer to a GET of Docker's Engine API, which is JSON. */
+export async function engineGet<Answer>(dockerSocket: string, path: string): Promise<Answer> {
+  const response = await new Promise<IncomingMessage>((resolve, reject) =>
+    get({ socketPath: dockerSocket, path }, resolve).once("error", reject),
+  );
+  return (await json(response)) as Answer;
 }
 
 export function hasDockerd(): boolean {
@@ -207,12 +218,10 @@ export async function startDockerd(): Promise<Peer> {
   const running = async (name: string): Promise<number> => {
     const filters = encodeURIComponent(JSON.stringify({ name: [name] }));
     const path = `/v1.41/services?status=true&filters=${filters}`;
-    const response = await new Promise<IncomingMessage>((resolve, reject) =>
-      get({ socketPath: join(dir, "docker.sock"), path }, resolve).once("error", reject),
+    const [service] = await engineGet<readonly { readonly ServiceStatus: { readonly RunningTasks: number } }[]>(
+      join(dir, "docker.sock"),
+      path,
     );
-    const [service] = (await json(response)) as readonly {
-      readonly ServiceStatus: { readonly RunningTasks: number };
-    }[];
     return service?.ServiceStatus.RunningTasks ?? 0;
   };
   return {
@@ -238,6 +247,7 @@ export async function startDockerd(): Promise<Peer> {
       ),
     deployStack: (name, composeFile) =>
       void docker("stack", "deploy", "--resolve-image", "never", "-c", composeFile, name),
+    pids: () => [pid],
     cpu: () => cpuSeconds([pid]),
     memory: (which) => memoryMiB([pid], which),
     stop,

@@ -13,6 +13,7 @@ import { FirstBytes } from "../first-bytes.ts";
 import { http1Refusal, isHttp1Request } from "../http1.ts";
 import type { Admission } from "./admission.ts";
 import { Crowd } from "./crowd.ts";
+import { HeldBytes } from "./held-bytes.ts";
 import { sourceOf } from "../../../runtime/source-of.ts";
 import { Handshakes } from "./handshakes.ts";
 import type { Port, RefusalReason } from "./refusals.ts";
@@ -31,6 +32,8 @@ interface Arrival {
   readonly cameAt: number;
   /** It waits for us to start the handshake. */
   isServed: boolean;
+  /** While it waits. */
+  held: HeldBytes | null;
   handshakeSince: number;
 }
 
@@ -118,8 +121,16 @@ export class Entrance {
   }
 
   #arrived(socket: Duplex, from: Pick<Arrival, "source" | "address" | "key" | "carrier">): void {
-    const arrival: Arrival = { ...from, socket, cameAt: performance.now(), isServed: false, handshakeSince: 0 };
+    const arrival: Arrival = {
+      ...from,
+      socket,
+      cameAt: performance.now(),
+      isServed: false,
+      held: null,
+      handshakeSince: 0,
+    };
     this.#arrivals.set(socket, arrival);
+    this.#handshakes.arrived();
     const displaced = this.#pending.add(arrival.source, arrival, this.#options.admission.limits.pendingPerAddressMax);
     if (displaced !== null) {
       this.#count("pending-limit", displaced.address);
@@ -143,13 +154,17 @@ export class Entrance {
       return void socket.end(http1Refusal(head), () => socket.destroy());
     }
     arrival.isServed = true;
-    // Nothing reads the socket until its handshake starts, but its errors must be handled.
     socket.on("error", () => socket.destroy());
     this.#handshakes.offer(
       arrival.source,
       () => this.#handshake(arrival),
       () => this.#isWanted(arrival),
     );
+    if (!arrival.isServed) return;
+    arrival.held = new HeldBytes(socket, this.#options.admission.limits.firstBytesMax, () => {
+      this.#count("first-bytes", arrival.address);
+      socket.destroy();
+    });
   }
 
   #isWanted({ address, cameAt, socket }: Arrival): boolean {
@@ -173,6 +188,8 @@ export class Entrance {
 
   #handshake(arrival: Arrival): void {
     arrival.isServed = false;
+    arrival.held?.release();
+    arrival.held = null;
     arrival.handshakeSince = performance.now();
     this.#handshaking.set(arrival.key, arrival);
     const { carrier, socket } = arrival;
@@ -188,6 +205,6 @@ export class Entrance {
     this.#pending.remove(arrival.source, arrival);
     if (this.#handshaking.get(arrival.key) !== arrival) return;
     this.#handshaking.delete(arrival.key);
-    this.#handshakes.next();
+    this.#handshakes.ended();
   }
 }

@@ -3,9 +3,21 @@
  * thousands of connections delays only itself.
  *
  * H1: the handshakes started within one turn of the event loop take `turnMs` in total, plus at most one handshake.
+ * H2: while the oldest of a source has waited for `staleMs` or longer, the newest is next. A peer that has waited long gives up soon, or
+ *     has too little time left for its request: in the order of arrival, all handshakes of an overloaded server would be for nothing.
+ * H3: while connections arrive in each turn, none starts, for `arrivalsMs` at most. Node accepts one connection in each turn: if
+ *     each also cost a handshake, the connections that the kernel holds would wait longer than their peers do.
  */
 
+/** Milliseconds. A node gives up after 5 s, in which it needs its answer as well (SwarmKit's `ca` package, `GetRemoteCA`). */
+const staleMs = 2_000;
+/** Milliseconds: twice the time for handshakes, since an arrival takes a fraction of a handshake's time. */
+const arrivalsMs = 20;
+/** Delay before `mayStart` is called again, in milliseconds. */
+const retryMs = 100;
+
 interface Waiting {
+  readonly since: number;
   readonly start: () => void;
   readonly isWanted: () => boolean;
 }
@@ -13,74 +25,97 @@ interface Waiting {
 export class Handshakes {
   readonly #turnMs: number;
   readonly #mayStart: () => boolean;
+  readonly #now: () => number;
   /** By source, in the order in which they get their turn. */
   readonly #waiting = new Map<string, Waiting[]>();
-  #spentMs = 0;
+  #hasArrival = false;
+  /** When the last turn with handshakes ended. */
+  #lastAt = -Infinity;
   #isRunning = false;
   #turn: NodeJS.Immediate | null = null;
   #retry: NodeJS.Timeout | null = null;
 
-  /** `mayStart` is called before each handshake; if false, all wait for `retryMs`, or until `next` is called. */
-  constructor(turnMs: number, mayStart: () => boolean) {
+  /** `mayStart` is called before each handshake; if false, all wait for `retryMs`, or until `ended` is called. */
+  constructor(turnMs: number, mayStart: () => boolean, now: () => number = () => performance.now()) {
     this.#turnMs = turnMs;
     this.#mayStart = mayStart;
+    this.#now = now;
   }
 
-  /** Calls `start` now or later, when it is the source's turn, unless `isWanted` is false by then. */
+  /** Call when a connection has been accepted. */
+  arrived(): void {
+    this.#hasArrival = true;
+  }
+
+  /** Calls `start` when it is the source's turn, unless `isWanted` is false by then. */
   offer(source: string, start: () => void, isWanted: () => boolean): void {
     const queue = this.#waiting.get(source);
-    if (queue === undefined) this.#waiting.set(source, [{ start, isWanted }]);
-    else queue.push({ start, isWanted });
-    this.next();
+    const waiting = { since: this.#now(), start, isWanted };
+    if (queue === undefined) this.#waiting.set(source, [waiting]);
+    else queue.push(waiting);
+    this.#next();
   }
 
   /** Call when a handshake has ended. */
-  next(): void {
-    // Starting a handshake may close another, which calls this method again.
-    if (this.#waiting.size === 0 || this.#isRunning) return;
-    if (this.#spentMs < this.#turnMs) this.#run();
-    if (this.#waiting.size > 0 && this.#retry === null) this.#retry = setTimeout(() => this.#again(), retryMs).unref();
-  }
-
-  #again(): void {
+  ended(): void {
+    if (this.#retry !== null) clearTimeout(this.#retry);
     this.#retry = null;
-    this.next();
+    this.#next();
   }
 
-  #run(): void {
-    if (this.#turn === null)
-      this.#turn = setImmediate(() => {
-        this.#turn = null;
-        this.#spentMs = 0;
-        this.next();
-      });
+  #next(): void {
+    if (this.#waiting.size === 0 || this.#isRunning || this.#retry !== null || this.#turn !== null) return;
+    this.#turn = setImmediate(() => {
+      this.#turn = null;
+      this.#takeTurn();
+    });
+  }
+
+  #takeTurn(): void {
+    const mayBeMore = this.#hasArrival;
+    this.#hasArrival = false;
+    const now = this.#now();
+    if (mayBeMore && now - this.#lastAt < arrivalsMs) return this.#next();
     this.#isRunning = true;
-    while (this.#spentMs < this.#turnMs) {
-      const waiting = this.#take();
-      if (waiting === null) break;
-      const begun = performance.now();
+    this.#run(now);
+  }
+
+  #run(since: number): void {
+    const waiting = this.#now() - since < this.#turnMs ? this.#take() : null;
+    if (waiting !== null) {
       waiting.start();
-      this.#spentMs += performance.now() - begun;
+      // Node reads the first bytes, and signs, in a tick of its own, which is before this one.
+      return process.nextTick(() => this.#run(since));
     }
     this.#isRunning = false;
+    this.#lastAt = this.#now();
+    this.#next();
   }
 
   #take(): Waiting | null {
     for (const [source, queue] of this.#waiting) {
       while (queue[0]?.isWanted() === false) queue.shift();
-      if (queue.length === 0) {
+      while (queue.at(-1)?.isWanted() === false) queue.pop();
+      const [oldest] = queue;
+      if (oldest === undefined) {
         this.#waiting.delete(source);
         continue;
       }
-      if (!this.#mayStart()) return null;
-      const first = queue.shift() as Waiting;
+      if (!this.#mayStart()) {
+        this.#retry ??= setTimeout(() => this.#again(), retryMs).unref();
+        return null;
+      }
+      const isStale = this.#now() - oldest.since >= staleMs;
+      const next = (isStale ? queue.pop() : queue.shift()) as Waiting;
       this.#waiting.delete(source);
       if (queue.length > 0) this.#waiting.set(source, queue);
-      return first;
+      return next;
     }
     return null;
   }
-}
 
-/** Delay before `mayStart` is called again, in milliseconds. */
-const retryMs = 100;
+  #again(): void {
+    this.#retry = null;
+    this.#next();
+  }
+}
