@@ -75,9 +75,10 @@ export class LinkStream extends Duplex {
     if (!this.#link.receive(frame) || frame.kind === LinkFrame_Kind.ALIVE) this.#onUseless();
   }
 
-  /** Ends the link on both sides. */
+  /** Ends the link on both sides, also if what the peer has sent last is unread. */
   close(reason: string): void {
-    this.#link.break(reason);
+    this.#link.close(reason);
+    this.destroy(broke(reason));
   }
 
   override _read(): void {
@@ -131,9 +132,12 @@ export class LinkStream extends Duplex {
 
   /** LS2 */
   #broken(reason: string): void {
-    const end = (): void => void this.destroy(new Error(`the link broke: ${reason}`));
     // The peer has closed it after its last byte, which may still wait here for its reader.
     if (this.#isPeerDone && !this.readableEnded) this.once("end", () => this.destroy());
-    else end();
+    else this.destroy(broke(reason));
   }
+}
+
+function broke(reason: string): Error {
+  return new Error(`the link broke: ${reason}`);
 }

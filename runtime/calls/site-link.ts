@@ -1,7 +1,7 @@
 /** A node's stream to one manager over the subjects of its site, and the search for a manager. */
 import { decodedOrNull } from "../../proto/codec.ts";
 import { LinkFrame, LinkFrame_Kind } from "../../proto/gen/messages.ts";
-import { newId } from "../ids.ts";
+import { isSubjectToken, newId } from "../ids.ts";
 import type { Bus, Clock, Random } from "../ports/index.ts";
 import { RpcError, Status } from "../ports/rpc.ts";
 import { frameForSite, siteFrame, siteFrameForAny } from "../subjects.ts";
@@ -49,17 +49,23 @@ export function findManager({ bus, clock, random, site }: SiteOptions, wanted: s
     subscription.unsubscribe();
     reject(new RpcError(Status.UNAVAILABLE, reason));
   };
+  let other = "";
   const subscription = bus.subscribe(frameForSite(site, id), ({ data }) => {
     const frame = decodedOrNull(LinkFrame, data);
-    if (frame?.kind !== LinkFrame_Kind.HERE) return;
-    clock.clearTimeout(timer);
-    if (wanted !== "" && frame.text !== wanted) {
-      const reason = `the NATS of site ${site} reaches manager ${frame.text}, but not ${wanted}`;
-      timer = clock.setTimeout(() => fail(reason), otherMsMax);
-      return;
+    // Anybody at the site may answer, and as often as they like.
+    if (frame?.kind !== LinkFrame_Kind.HERE || !isSubjectToken(frame.text)) return;
+    if (wanted === "" || frame.text === wanted) {
+      clock.clearTimeout(timer);
+      subscription.unsubscribe();
+      resolve(frame.text);
+    } else if (other === "") {
+      other = frame.text;
+      clock.clearTimeout(timer);
+      timer = clock.setTimeout(
+        () => fail(`the NATS of site ${site} reaches manager ${other}, but not ${wanted}`),
+        otherMsMax,
+      );
     }
-    subscription.unsubscribe();
-    resolve(frame.text);
   });
   let timer = clock.setTimeout(() => {
     const why = "is its leaf node connected to a manager with --listen-leaf-nodes, and as this site?";
