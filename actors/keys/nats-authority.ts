@@ -32,10 +32,12 @@ export function isNewerList(known: NatsAuthorities, list: NatsAuthorities): bool
   return Buffer.compare(NatsAuthorities.encode(list), NatsAuthorities.encode(known)) > 0;
 }
 
-/** To be started on the leader only. */
-export function startNatsAuthority(env: Environment, ports: NatsAuthorityPorts): Running {
-  const { managerId, store, telemetry } = env;
+/** To be started on the leader only. `isCopyMissing`: whether the log lacks one of its three copies. */
+export function startNatsAuthority(env: Environment, ports: NatsAuthorityPorts, isCopyMissing: () => boolean): Running {
+  const { clock, managerId, store, telemetry } = env;
   let isStopped = false;
+  /** Since when the last step is held; null: it is not. */
+  let heldSince: number | null = null;
   /** The lists that other managers use, by their ids, as far as they have answered this leader. */
   const used = new Map<string, NatsAuthorities>();
 
@@ -54,7 +56,9 @@ export function startNatsAuthority(env: Environment, ports: NatsAuthorityPorts):
       const found = used.get(id);
       return found !== undefined && isSameMessage(found, list);
     };
-    return natsAuthorityStep({
+    const step = natsAuthorityStep({
+      isCopyMissing: isCopyMissing(),
+      heldMs: heldSince === null ? 0 : clock.monotonic() - heldSince,
       revision,
       trusted: authorities.map(({ id }) => id),
       issuer,
@@ -67,6 +71,9 @@ export function startNatsAuthority(env: Environment, ports: NatsAuthorityPorts):
         ...others().map(({ alive, id }) => ({ id, alive, usesRevision: uses(id) })),
       ],
     });
+    if (step.kind === "hold") heldSince ??= clock.monotonic();
+    if (step.kind === "rest") heldSince = null;
+    return step;
   };
 
   /** Resolves with why a live manager did not take the list; empty: all have it. */
@@ -122,6 +129,7 @@ export function startNatsAuthority(env: Environment, ports: NatsAuthorityPorts):
         return;
       case "rest":
       case "spread":
+      case "hold":
         return;
     }
   };

@@ -256,6 +256,7 @@ export function startManager(parts: ManagerParts): Manager {
       ...(parts.snapshots === undefined ? {} : { snapshots: parts.snapshots }),
     },
   );
+  const isCopyMissing = (): boolean => troubles.all().some(({ kind }) => kind === Trouble_Kind.COPIES_MISSING);
   const environment: Environment = {
     ...parts,
     bus,
@@ -301,7 +302,9 @@ export function startManager(parts: ManagerParts): Manager {
         startFormatLevel(founding, level),
         startUnclaimedRemoval(writingAs(termed, Origin.ORIGIN_CERTIFICATES)),
         startKeyRotation(termed, keys),
-        ...(parts.ownNats === undefined ? [] : [startNatsAuthority(termed, parts.ownNats.natsAuthorities)]),
+        ...(parts.ownNats === undefined
+          ? []
+          : [startNatsAuthority(termed, parts.ownNats.natsAuthorities, isCopyMissing)]),
         startKeyManager(writingAs(termed, Origin.ORIGIN_KEYS)),
       );
     };

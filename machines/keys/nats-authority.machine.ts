@@ -3,7 +3,7 @@
  * the key is removed from the cluster, and when an operator rotates the root. All managers keep one numbered list of trusted CAs in
  * their key files (docs/adr/0051-managers-own-nats.md).
  *
- *   spreading ──▶ resting | missing ◀─▶ changing ──▶ spreading …
+ *   spreading ──▶ resting | missing | holding ◀─▶ changing ──▶ spreading …
  *      │ ▲
  *      ▼ │
  *   retrying
@@ -14,6 +14,8 @@
  * C3: all progress is in the managers' key files: a new leader asks them first, and continues with the newest list.
  * C4: a manager that is away does not block a rotation. It receives the list from another manager, over the cluster's own
  *     certificates, when it starts or is reached again.
+ * C5: while a copy of the log is missing, the last step waits, for `holdMs` at most: it restarts each nats-server (C2), and with two of
+ *     three left each restart would stop all writes.
  */
 import { assign } from "xstate";
 import { chart, effect } from "../chart.ts";
@@ -23,6 +25,11 @@ const natsAuthorityTimes = {
   retryMs: 5_000,
   /** Milliseconds between two attempts to reach managers that are away. C4 */
   awayMs: 60_000,
+  /** Milliseconds. A manager that joins in the place of another has its copy after some twenty seconds; a removed one can reach NATS
+   *  until the step is taken. C5 */
+  holdMs: 60_000,
+  /** Milliseconds between two looks whether the copy is there. */
+  holdLookMs: 2_000,
 } as const;
 
 export interface NatsAuthoritySituation {
@@ -39,6 +46,9 @@ export interface NatsAuthoritySituation {
   readonly nodes: readonly string[];
   /** `usesRevision`: whether it uses this list; false if it has not answered this leader. */
   readonly managers: readonly { readonly id: string; readonly alive: boolean; readonly usesRevision: boolean }[];
+  readonly isCopyMissing: boolean;
+  /** Milliseconds for which this leader has held the last step. */
+  readonly heldMs: number;
 }
 
 export type NatsAuthorityStep =
@@ -50,16 +60,22 @@ export type NatsAuthorityStep =
   | { readonly kind: "make" }
   /** Issues certificates from the newest. */
   | { readonly kind: "issue" }
+  /** Waits for the missing copy of the log. */
+  | { readonly kind: "hold" }
   /** Trusts the newest only. */
   | { readonly kind: "narrow" };
 
 export function natsAuthorityStep(situation: NatsAuthoritySituation): NatsAuthorityStep {
-  const { forced, holders, issuer, managers, nodes, revision, trusted, wantedForced } = situation;
+  const { forced, heldMs, holders, isCopyMissing, issuer, managers, nodes, revision, trusted, wantedForced } =
+    situation;
   const behind = managers.filter(({ usesRevision }) => !usesRevision);
   const waitingFor = behind.filter(({ alive }) => alive).map(({ id }) => id);
   if (waitingFor.length > 0) return { kind: "spread", waitingFor }; // C1, C3
   if (managers.some(({ id }) => !holders.includes(id))) return { kind: "record" };
-  if (trusted.length > 1) return { kind: issuer === trusted.at(-1) ? "narrow" : "issue" };
+  if (trusted.length > 1) {
+    if (issuer !== trusted.at(-1)) return { kind: "issue" };
+    return { kind: isCopyMissing && heldMs < natsAuthorityTimes.holdMs ? "hold" : "narrow" }; // C5
+  }
   const isKnownOutside = holders.some((id) => !nodes.includes(id));
   // Before the first change, the count that the present CA was made for is not known.
   if (isKnownOutside || (revision > 0 && wantedForced > forced)) return { kind: "make" };
@@ -108,9 +124,14 @@ export const natsAuthorityMachine = chart({
   guards: {
     isAtRest: ({ context }) => context.step.kind === "rest",
     isSpreading: ({ context }) => context.step.kind === "spread",
+    isHeld: ({ context }) => context.step.kind === "hold",
     isSomeoneAway: ({ context }) => context.step.kind === "rest" && context.step.away.length > 0,
   },
-  delays: { retryDelay: natsAuthorityTimes.retryMs, awayDelay: natsAuthorityTimes.awayMs },
+  delays: {
+    retryDelay: natsAuthorityTimes.retryMs,
+    awayDelay: natsAuthorityTimes.awayMs,
+    holdDelay: natsAuthorityTimes.holdLookMs,
+  },
   shows: { context: ["step"], events: ["step"] },
 }).createMachine({
   id: "natsAuthority",
@@ -124,6 +145,7 @@ export const natsAuthorityMachine = chart({
         { guard: "isSomeoneAway", target: "missing" },
         { guard: "isAtRest", target: "resting" },
         { guard: "isSpreading", target: "spreading" },
+        { guard: "isHeld", target: "holding" },
         { target: "changing" },
       ],
     },
@@ -143,6 +165,16 @@ export const natsAuthorityMachine = chart({
       },
       on: { "facts.changed": decides },
       after: { awayDelay: "spreading" },
+    },
+    holding: {
+      description:
+        "A copy of the log is missing: to end the trust in the former CA, each nats-server restarts, which would stop all writes. C5",
+      meta: {
+        waitingFor: "the missing copy of the log, for a minute at most",
+        wokenBy: { "facts.changed": "a manager that joins or leaves", holdDelay: "the next look" },
+      },
+      on: { "facts.changed": decides },
+      after: { holdDelay: "spreading" },
     },
     spreading: {
       description: "Every manager is asked to use the list of CAs, one after the other. C1",

@@ -173,6 +173,7 @@ test("the list of NATS's CAs changes only as the step says, and whatever fails i
     { kind: "record" },
     { kind: "make" },
     { kind: "issue" },
+    { kind: "hold" },
     { kind: "narrow" },
   ];
   const situation: NatsAuthoritySituation = {
@@ -187,6 +188,8 @@ test("the list of NATS's CAs changes only as the step says, and whatever fails i
       { id: "m1", alive: true, usesRevision: true },
       { id: "m2", alive: true, usesRevision: false },
     ],
+    isCopyMissing: false,
+    heldMs: 0,
   };
   await walkChart(t, {
     machine: natsAuthorityMachine,
@@ -224,6 +227,8 @@ test("the list of NATS's CAs changes only as the step says, and whatever fails i
         !isDue(event, "awayDelay") || isAsked(asked, "spread"),
         "a manager that is away is never tried again",
       );
+      claim("C5", !isIn(step, "holding") || changes.length === 0, "a held step is taken");
+      claim("C5", !isDue(event, "holdDelay") || isAsked(asked, "spread"), "a held step is never tried again");
       return null;
     },
   });

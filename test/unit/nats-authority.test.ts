@@ -1,7 +1,7 @@
 // The CA of the managers' own NATS, replaced by leaders that come and go.
 import test from "ava";
 import fc from "fast-check";
-import { isNewerList, startNatsAuthority } from "../../actors/keys/nats-authority.ts";
+import { isNewerList, startNatsAuthority, type NatsAuthorityPorts } from "../../actors/keys/nats-authority.ts";
 import { natsAuthorityStep, type NatsAuthoritySituation } from "../../machines/keys/nats-authority.machine.ts";
 import { isSameMessage } from "../../machines/same-message.ts";
 import {
@@ -24,6 +24,8 @@ const resting: NatsAuthoritySituation = {
   wantedForced: 1,
   nodes: ["a", "b", "c"],
   managers: ["a", "b", "c"].map((id) => ({ id, alive: true, usesRevision: true })),
+  isCopyMissing: false,
+  heldMs: 0,
 };
 const away = (id: string) => (each: NatsAuthoritySituation["managers"][number]) =>
   each.id === id ? { ...each, alive: false, usesRevision: false } : each;
@@ -52,6 +54,17 @@ test("C1: each step waits for every live manager, and for none that is away", (t
     kind: "rest",
     away: ["b"],
   });
+});
+
+test("C5: only the last step waits for a missing copy of the log, for a minute at most", (t) => {
+  const missing = { ...resting, isCopyMissing: true };
+  const both = { ...missing, trusted: ["x", "y"] };
+  t.deepEqual(natsAuthorityStep({ ...missing, wantedForced: 2 }), { kind: "make" });
+  t.deepEqual(natsAuthorityStep(both), { kind: "issue" });
+  t.deepEqual(natsAuthorityStep({ ...both, issuer: "y" }), { kind: "hold" });
+  t.deepEqual(natsAuthorityStep({ ...both, issuer: "y", heldMs: 59_999 }), { kind: "hold" });
+  t.deepEqual(natsAuthorityStep({ ...both, issuer: "y", heldMs: 60_000 }), { kind: "narrow" });
+  t.deepEqual(natsAuthorityStep({ ...both, issuer: "y", isCopyMissing: false }), { kind: "narrow" });
 });
 
 test("of two different lists, exactly one is newer", (t) => {
@@ -124,6 +137,8 @@ class World {
       wantedForced: this.wanted,
       nodes: ids,
       managers: ids.map((id) => ({ id, alive: this.up.has(id), usesRevision: uses(id) })),
+      isCopyMissing: false,
+      heldMs: 0,
     });
   }
 
@@ -136,6 +151,7 @@ class World {
     const step = this.step(at);
     switch (step.kind) {
       case "rest":
+      case "hold":
         return;
       case "spread": {
         if (whom === at || !this.up.has(whom)) return;
@@ -253,7 +269,8 @@ test("the leader replaces the CA for a removed manager and a rotation, and tells
   seed("node", ...["m1", "m2", "m3"].map((id) => Node.create({ id })));
   const managers = ["m1", "m2", "m3"].map((id) => Manager.create({ id, addr: id, alive: true }));
   seed("manager", ...managers);
-  const rotation = startNatsAuthority(env, {
+  let isCopyMissing = false;
+  const ports: NatsAuthorityPorts = {
     list: () => listOf("m1"),
     use: async (list) => take("m1", list),
     make: async () => {
@@ -265,7 +282,8 @@ test("the leader replaces the CA for a removed manager and a rotation, and tells
       take(address, list);
       return listOf(address);
     },
-  });
+  };
+  const rotation = startNatsAuthority(env, ports, () => isCopyMissing);
   t.teardown(() => rotation.stop());
   const trusted = (id: string): readonly string[] => listOf(id).authorities.map((authority) => authority.id);
   await run(100);
@@ -296,4 +314,19 @@ test("the leader replaces the CA for a removed manager and a rotation, and tells
   t.deepEqual(trusted("m2"), ["ca2"]);
   t.deepEqual(listOf("m1").holders, ["m1", "m2"]);
   t.deepEqual(trusted("m3"), ["ca1"], "it gets no list");
+
+  // C5
+  isCopyMissing = true;
+  seed("cluster", cluster(5));
+  await run(30_000);
+  t.deepEqual(trusted("m1"), ["ca2", "ca3"], "a copy of the log is missing");
+  isCopyMissing = false;
+  await run(5_000);
+  t.deepEqual(trusted("m1"), ["ca3"]);
+  isCopyMissing = true;
+  seed("cluster", cluster(6));
+  await run(55_000);
+  t.deepEqual(trusted("m1"), ["ca3", "ca4"], "the wait has begun anew");
+  await run(10_000);
+  t.deepEqual(trusted("m1"), ["ca4"], "a former CA is not trusted for ever");
 });
