@@ -7,6 +7,7 @@ import {
   RemoveNetworkRequest,
   TaskState,
   type Network,
+  type NetworkAttachmentConfig,
   type Task,
 } from "../../../proto/gen/messages.ts";
 import { networkObject } from "../../../lib/docker-objects/index.ts";
@@ -146,7 +147,8 @@ const stoppingMsMax = 30_000;
 
 /**
  * Resolves when the network's tasks have stopped, if all of them are stopping: `docker stack rm` removes networks at once after services,
- * and a stock manager lets it. Tasks on lost nodes are not awaited.
+ * and a stock manager lets it. Tasks on lost nodes are not awaited, nor is anything while a service has the network: the removal will be
+ * refused.
  */
 async function untilStopped({ backend, signal }: DockerRequest, network: Network): Promise<void> {
   const { store } = backend;
@@ -155,13 +157,16 @@ async function untilStopped({ backend, signal }: DockerRequest, network: Network
   const isStopping = ({ desiredState, serviceId }: Task): boolean =>
     desiredState > TaskState.RUNNING || (serviceId !== "" && store.get("service", serviceId) === undefined);
   const names = new Set([network.id, network.spec?.annotations?.name ?? ""]);
+  const isNamed = ({ target }: NetworkAttachmentConfig): boolean => names.has(target);
+  const isKept = [...store.all("service")].some(
+    ({ spec }) => spec?.networks.some(isNamed) === true || spec?.task?.networks.some(isNamed) === true,
+  );
   let users = [...store.all("task")].filter(
     (task) =>
       isThere(task) &&
-      (task.networks.some((each) => each.network?.id === network.id) ||
-        (task.spec?.networks ?? []).some(({ target }) => names.has(target))),
+      (task.networks.some((each) => each.network?.id === network.id) || task.spec?.networks.some(isNamed) === true),
   );
-  if (!users.every(isStopping)) return;
+  if (isKept || !users.every(isStopping)) return;
   const isFree = (): boolean => {
     users = users.flatMap(({ id }) => store.get("task", id) ?? []).filter(isThere);
     return users.length === 0;
@@ -174,6 +179,7 @@ export const removeNetwork: Handler = async (request) => {
   const network = await findNetwork(calls, name);
   calls.demand("operator");
   await untilStopped(request, network);
+  if (request.signal.aborted) return null;
   await calls.unary(methods.RemoveNetwork, RemoveNetworkRequest.create({ networkId: network.id, name: "" }));
   return { status: 204 };
 };
