@@ -8,6 +8,7 @@
  */
 import { createActor, setup, stopChild, type Actor, type AnyActorRef, type InspectionEvent } from "xstate";
 import { keepTimers } from "./steps/actor-timers.ts";
+import { noteInspectors } from "./steps/inspectors.ts";
 import type { Clock, Subscription } from "./ports/index.ts";
 
 /** A system for this many actors adds 2 % to the memory of each. */
@@ -56,6 +57,7 @@ export class ActorSystems {
     if (this.#newest === null || this.#newest.actors === actorsMax) {
       const root = createActor(this.#machine, { id: "root" });
       keepTimers(this.#clock, root.system);
+      noteInspectors(root.system);
       root.start();
       this.#newest = { root, actors: 0, watch: null };
       this.#systems.add(this.#newest);
@@ -87,8 +89,6 @@ export class ActorSystems {
   #watch(system: ActorSystem): void {
     system.watch?.unsubscribe();
     const inspector = this.#inspector;
-    // Planned steps then make no inspection events.
-    (system.root.system as { isInspected?: boolean }).isInspected = inspector !== null;
     system.watch =
       inspector === null
         ? null
