@@ -1,6 +1,9 @@
 // Admission while others try to keep callers out: classes of connections, the pace of handshakes, and reports of refusals.
 import { connect as connectSocket, type Socket } from "node:net";
+import { duplexPair } from "node:stream";
 import { connect as connectTlsSocket, type TLSSocket } from "node:tls";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 import test, { type ExecutionContext } from "ava";
 import { CallTurns } from "../../edges/grpc/admission/call-turns.ts";
 import { Crowd } from "../../edges/grpc/admission/crowd.ts";
@@ -26,6 +29,9 @@ import {
   until,
   world,
 } from "../support/grpc-world.ts";
+
+setFlagsFromString("--expose-gc");
+const collect = runInNewContext("gc") as () => void;
 
 const member = (name: string, isServed = false) => ({ name, isServed });
 
@@ -165,6 +171,40 @@ test("H3: while connections arrive in each turn, handshakes wait for them, thoug
   await until(() => begun.length === 3);
   t.true((begun[2] ?? 0) <= before + 2);
   t.true(turns >= 20);
+});
+
+test("H4: connections that have left are forgotten, although the oldest of their source waits", async (t) => {
+  const handshakes = new Handshakes(10, () => false);
+  const kept: WeakRef<() => void>[] = [];
+  const offer = (isWanted: () => boolean): void => {
+    const start = (): void => void kept.length;
+    kept.push(new WeakRef(start));
+    handshakes.offer("crowd", start, isWanted);
+  };
+  offer(() => true);
+  for (let n = 0; n < 10_000; n += 1) {
+    let isWanted = true;
+    offer(() => isWanted);
+    offer(() => n < 100);
+    isWanted = false;
+  }
+  offer(() => true);
+  await new Promise((resolve) => setTimeout(resolve, 1));
+  collect();
+  const { length } = kept.filter((each) => each.deref() !== undefined);
+  t.true(length >= 102 && length <= 600, `${length} are kept`);
+});
+
+test("E1: a connection over a link is closed once its peer has ended its side while it waits", async (t) => {
+  const { counts, server } = await world(t, { limits: { handshakesMax: 0 } });
+  const [ours, theirs] = duplexPair();
+  server.accept(ours, { address: "192.0.2.1", site: "north" });
+  theirs.write(Buffer.from([0x16, 3, 1, 0, 200, 1]));
+  await new Promise((resolve) => setTimeout(resolve, 100));
+  t.false(ours.destroyed);
+  theirs.end();
+  await until(() => ours.destroyed);
+  t.is(counts.get("muster_refused_total grpc handshake-time"), undefined, "not closed because it waited too long");
 });
 
 test("E1: a connection that its peer ends while it waits for its handshake is closed at once", async (t) => {

@@ -155,16 +155,15 @@ export class Entrance {
     }
     arrival.isServed = true;
     socket.on("error", () => socket.destroy());
+    arrival.held = new HeldBytes(socket, this.#options.admission.limits.firstBytesMax, () => {
+      this.#count("first-bytes", arrival.address);
+      socket.destroy();
+    });
     this.#handshakes.offer(
       arrival.source,
       () => this.#handshake(arrival),
       () => this.#isWanted(arrival),
     );
-    if (!arrival.isServed) return;
-    arrival.held = new HeldBytes(socket, this.#options.admission.limits.firstBytesMax, () => {
-      this.#count("first-bytes", arrival.address);
-      socket.destroy();
-    });
   }
 
   #isWanted({ address, cameAt, socket }: Arrival): boolean {

@@ -7,6 +7,7 @@
  *     has too little time left for its request: in the order of arrival, all handshakes of an overloaded server would be for nothing.
  * H3: while connections arrive in each turn, none starts, for `arrivalsMs` at most. Node accepts one connection in each turn: if
  *     each also cost a handshake, the connections that the kernel holds would wait longer than their peers do.
+ * H4: at most twice as many connections of a source are kept as wait, or `uncheckedMax`: with H2, many may leave while the oldest waits.
  */
 
 /** Milliseconds. A node gives up after 5 s, in which it needs its answer as well (SwarmKit's `ca` package, `GetRemoteCA`). */
@@ -15,6 +16,8 @@ const staleMs = 2_000;
 const arrivalsMs = 20;
 /** Delay before `mayStart` is called again, in milliseconds. */
 const retryMs = 100;
+/** Number of a source's connections that are kept without checking whether they still wait. */
+const uncheckedMax = 64;
 
 interface Waiting {
   readonly since: number;
@@ -22,12 +25,19 @@ interface Waiting {
   readonly isWanted: () => boolean;
 }
 
+/** Those of one source, in the order of their arrival. */
+interface Queue {
+  waiting: Waiting[];
+  /** At this length, those that have left are forgotten. H4 */
+  checkAt: number;
+}
+
 export class Handshakes {
   readonly #turnMs: number;
   readonly #mayStart: () => boolean;
   readonly #now: () => number;
   /** By source, in the order in which they get their turn. */
-  readonly #waiting = new Map<string, Waiting[]>();
+  readonly #waiting = new Map<string, Queue>();
   #hasArrival = false;
   /** When the last turn with handshakes ended. */
   #lastAt = -Infinity;
@@ -49,10 +59,13 @@ export class Handshakes {
 
   /** Calls `start` when it is the source's turn, unless `isWanted` is false by then. */
   offer(source: string, start: () => void, isWanted: () => boolean): void {
-    const queue = this.#waiting.get(source);
-    const waiting = { since: this.#now(), start, isWanted };
-    if (queue === undefined) this.#waiting.set(source, [waiting]);
-    else queue.push(waiting);
+    let queue = this.#waiting.get(source);
+    if (queue === undefined) this.#waiting.set(source, (queue = { waiting: [], checkAt: uncheckedMax }));
+    if (queue.waiting.length >= queue.checkAt) {
+      queue.waiting = queue.waiting.filter((each) => each.isWanted());
+      queue.checkAt = Math.max(uncheckedMax, 2 * queue.waiting.length);
+    }
+    queue.waiting.push({ since: this.#now(), start, isWanted });
     this.#next();
   }
 
@@ -94,9 +107,10 @@ export class Handshakes {
 
   #take(): Waiting | null {
     for (const [source, queue] of this.#waiting) {
-      while (queue[0]?.isWanted() === false) queue.shift();
-      while (queue.at(-1)?.isWanted() === false) queue.pop();
-      const [oldest] = queue;
+      const { waiting } = queue;
+      while (waiting[0]?.isWanted() === false) waiting.shift();
+      while (waiting.at(-1)?.isWanted() === false) waiting.pop();
+      const [oldest] = waiting;
       if (oldest === undefined) {
         this.#waiting.delete(source);
         continue;
@@ -106,9 +120,9 @@ export class Handshakes {
         return null;
       }
       const isStale = this.#now() - oldest.since >= staleMs;
-      const next = (isStale ? queue.pop() : queue.shift()) as Waiting;
+      const next = (isStale ? waiting.pop() : waiting.shift()) as Waiting;
       this.#waiting.delete(source);
-      if (queue.length > 0) this.#waiting.set(source, queue);
+      if (waiting.length > 0) this.#waiting.set(source, queue);
       return next;
     }
     return null;
