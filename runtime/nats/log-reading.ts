@@ -78,7 +78,9 @@ export class LogReading implements Subscription {
   #broughtFrom: number | null = null;
   /** Counts requests: messages about their ends have subjects of their own. R5 */
   #pulls = 0;
+  /** At most one of both: the next request, unless another message arrives before. */
   #pullTimer: NodeJS.Timeout | undefined;
+  #pullTurn: NodeJS.Immediate | undefined;
   /** "Caught up" is reported once everything up to this sequence is delivered; null once reported. */
   #caughtUpAt: number | null = null;
   #hasReceived = false;
@@ -117,7 +119,7 @@ export class LogReading implements Subscription {
   #detach(): void {
     this.#attachment += 1;
     clearTimeout(this.#retryTimer);
-    clearTimeout(this.#pullTimer);
+    this.#cancelPull();
     clearInterval(this.#ticker);
     this.#inbox?.unsubscribe();
     this.#inbox = null;
@@ -201,6 +203,11 @@ export class LogReading implements Subscription {
     this.#options.link.publish(subject, Buffer.from(JSON.stringify(request)), undefined, this.#pullSubject());
   }
 
+  #cancelPull(): void {
+    clearTimeout(this.#pullTimer);
+    clearImmediate(this.#pullTurn);
+  }
+
   #pullSubject(): string {
     return `${this.#inboxName}.${this.#pulls}`;
   }
@@ -209,22 +216,23 @@ export class LogReading implements Subscription {
   #pullOn(subject: string, status: number | null): void {
     if (status === PullStatus.heartbeat || (status !== null && subject !== this.#pullSubject())) return;
     this.#broughtFrom ??= performance.now();
-    clearTimeout(this.#pullTimer);
+    this.#cancelPull();
+    const { aheadBytes } = this.#options;
     if (status === null) {
       this.#hasBrought = true;
       this.#requested -= 1;
       if (this.#requested > 0) {
-        this.#pullTimer = setTimeout(() => this.#pull(this.#options.aheadBytes), pullSilentMs);
+        this.#pullTimer = setTimeout(() => {
+          // After the sockets have been read: our own pause must not count as the server's silence.
+          this.#pullTurn = setImmediate(() => this.#pull(aheadBytes));
+        }, pullSilentMs);
         return;
       }
     } else if (!requestEnds.has(status)) return this.#retry(this.#attachment);
     const isNextLarger = status === PullStatus.conflict && !this.#hasBrought;
-    const { aheadBytes } = this.#options;
-    const attachment = this.#attachment;
     const from = this.#broughtFrom;
     // In the next turn, when this one has delivered its records.
-    setImmediate(() => {
-      if (!this.#isCurrent(attachment)) return;
+    this.#pullTurn = setImmediate(() => {
       const pauseMs = Math.min(pullPauseMsMax, performance.now() - from);
       this.#pullTimer = setTimeout(() => this.#pull(isNextLarger ? null : aheadBytes), pauseMs);
     });

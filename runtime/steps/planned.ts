@@ -1,9 +1,10 @@
 /**
  * Takes the steps of a chart's actors by plans: what XState finds anew in each step (candidates, states to leave and enter, the
  * order of actions) is found once for each combination of active states and transitions. The rest is XState's as before: actors,
- * mailboxes, timers, snapshots, inspection events ([ADR 56](../../docs/adr/0056-planned-steps.md)).
+ * mailboxes, snapshots, inspection events ([ADR 56](../../docs/adr/0056-planned-steps.md)).
  *
- * PS1: a planned step gives the same snapshot, actions (in order, with their params) and inspection events as XState's.
+ * PS1: a planned step gives the same snapshot, actions (in order, with their params) and inspection events as XState's, the events only
+ *      in a system that somebody inspects.
  * PS2: a chart with a feature that plans do not have (history states, invoked actors, several targets, other built-in actions) is
  *      left to XState as a whole.
  */
