@@ -135,6 +135,8 @@ interface MassDownBreakerContext {
   /** Time of the newest check. */
   readonly at: number;
   readonly asked: boolean;
+  /** Time of the newest check that was late; null if none was. */
+  readonly lateAt: number | null;
   /** When too many nodes were last missing at once; null if none has been missing since, or a hold is over since. D2 */
   readonly massAt: number | null;
   /** When the newest hold began. */
@@ -172,10 +174,14 @@ export const massDownBreakerMachine = chart({
       const hasServed = context.hasServed || serves;
       return { hasServed, settlingUntil: hasServed ? at + context.settleMs : 0 };
     }),
+    rememberLate: assign((_, { at }: { at: number }) => ({ lateAt: at })),
     rememberServing: assign({ hasServed: true }),
   },
   guards: {
     isLate: (_, { lateMs }: { lateMs: number }) => lateMs > massDown.pauseMsMax,
+    // Each verdict that is asked for during a pause is a check too.
+    isLateStill: ({ context: { lateAt } }, { at, lateMs }: { at: number; lateMs: number }) =>
+      lateMs > massDown.pauseMsMax && lateAt !== null && at - lateAt < massDown.pauseMsMax,
     isAway: (_, { settled }: { settled: boolean }) => !settled,
     isSettling: ({ context }, { at }: { at: number }) => at < context.settlingUntil,
     isOfMass: ({ context: { asked, at, massAt } }) => asked && massAt !== null && at - massAt <= massDown.sameFaultMs,
@@ -183,7 +189,18 @@ export const massDownBreakerMachine = chart({
   },
   delays: { hold: massDown.holdMs, release: massDown.releaseMs },
   shows: {
-    context: ["settlingUntil", "hasServed", "settleMs", "missing", "nodes", "at", "asked", "massAt", "holdSince"],
+    context: [
+      "settlingUntil",
+      "hasServed",
+      "settleMs",
+      "missing",
+      "nodes",
+      "at",
+      "asked",
+      "lateAt",
+      "massAt",
+      "holdSince",
+    ],
     events: ["at", "settled", "serves", "lateMs", "missing", "nodes", "asked"],
   },
 }).createMachine({
@@ -196,6 +213,7 @@ export const massDownBreakerMachine = chart({
     nodes: 0,
     at: 0,
     asked: false,
+    lateAt: null,
     massAt: null,
     holdSince: 0,
   }),
@@ -207,6 +225,7 @@ export const massDownBreakerMachine = chart({
         target: ".settling",
         actions: [
           { type: "rememberPause", params: ({ event }) => event },
+          { type: "rememberLate", params: ({ event }) => event },
           { type: "reportPause", params: ({ event }) => event },
         ],
       },
@@ -229,9 +248,17 @@ export const massDownBreakerMachine = chart({
       on: {
         "view.sampled": [
           {
+            guard: { type: "isLateStill", params: ({ event }) => event },
+            actions: [
+              { type: "rememberPause", params: ({ event }) => event },
+              { type: "rememberLate", params: ({ event }) => event },
+            ],
+          },
+          {
             guard: { type: "isLate", params: ({ event }) => event },
             actions: [
               { type: "rememberPause", params: ({ event }) => event },
+              { type: "rememberLate", params: ({ event }) => event },
               { type: "reportPause", params: ({ event }) => event },
             ],
           },

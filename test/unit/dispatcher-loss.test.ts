@@ -173,6 +173,21 @@ test("a manager that was stopped for long gives its nodes a grace period before 
   t.is(world.stateOf("n1"), NodeStatus_State.READY);
 });
 
+test("a pause is logged once, however many nodes wait for a verdict", async (t) => {
+  const world = setUp(t);
+  const { clock, env } = world;
+  const warned: string[] = [];
+  env.telemetry.log.warn = ((_: unknown, message: string) => warned.push(message)) as never;
+  await join(world, "n1");
+  await world.run(5_000);
+  const [now, monotonic] = [clock.now.bind(clock), clock.monotonic.bind(clock)];
+  clock.now = () => now() + 60_000;
+  clock.monotonic = () => monotonic() + 60_000;
+  for (let n = 1; n <= 6; n += 1) world.dispatcher.verdict({ since: monotonic(), graceMs: 1_000 });
+  await clock.run({ untilMs: now() + 5_000 });
+  t.is(warned.filter((each) => each.startsWith("this process was paused")).length, 1, warned.join("\n"));
+});
+
 for (const hours of [-30, 30]) {
   test(`setting a clock by ${hours} hours changes no node's state, and hides no missing node`, async (t) => {
     const world = setUp(t, { nodes: ["n1", "n2"] });
