@@ -2,7 +2,7 @@
 import { cpus, machine, totalmem } from "node:os";
 import { basename, join, resolve } from "node:path";
 import { startAgent, type Agent, type AgentState } from "../actors/agent/agent.ts";
-import type { AgentDisk, CertificateMaker, Dialer, NodeFacts } from "../actors/agent/ports.ts";
+import type { CertificateMaker, Dialer, NodeFacts } from "../actors/agent/ports.ts";
 import { driveDataplane } from "../actors/agent/node-dataplane.ts";
 import { nodeResolver } from "../linux/task-network/resolv-conf.ts";
 import { openNetworkTools } from "../linux/task-network/tools.ts";
@@ -24,6 +24,7 @@ import { openCsi, type CsiSocketPaths } from "./csi.ts";
 import { openDataDir } from "./data-dir.ts";
 import { defaultPort, dialer } from "./dialer.ts";
 import { isNatsUrl, natsDialer } from "./nats-dialer.ts";
+import { natsRoute } from "./nats-route.ts";
 import { sealedDialer, type Seal } from "./sealed-dialer.ts";
 import { openDrivers, taskUsers, type DriverChoice } from "./drivers.ts";
 import { UserError } from "../lib/user-error.ts";
@@ -85,8 +86,7 @@ export async function runAgent(
   const random = new SystemRandom();
   const dataplane = options.dataplane === undefined ? null : openDataplane(options.dataplane);
   const disk = await FileDisk.open(join(dataDir, "state"));
-  const urls = await natsServers(disk, options.join);
-  const seal = await sealFor(disk, options);
+  const route = await natsRoute(disk, options.join, options.seal ?? null);
   const agent = startAgent({
     clock,
     random,
@@ -111,7 +111,8 @@ export async function runAgent(
     ...(options.genericResources === undefined ? {} : { genericResources: options.genericResources }),
   });
   function dialerFor(): Dialer {
-    if (urls.length === 0) return dialer;
+    if (route === null) return dialer;
+    const { seal, urls } = route;
     const over = { clock, random: random.fork("nats"), urls };
     return seal === null ? natsDialer({ ...over, token }) : sealedDialer({ ...over, ...seal });
   }
@@ -136,36 +137,6 @@ export async function runAgent(
     joined: () => reached(agent, isServing),
     ready: () => reached(agent, (state) => isServing(state) || hasTried(state)),
   };
-}
-
-/** The URLs at which a node reaches its managers over NATS, kept for later starts; empty for one that uses gRPC. */
-async function natsServers(disk: AgentDisk, join: readonly string[]): Promise<readonly string[]> {
-  const record = "nats-servers";
-  if (join.length === 0)
-    return new TextDecoder()
-      .decode((await disk.load(record)) ?? new Uint8Array())
-      .split("\n")
-      .filter((url) => url !== "");
-  const urls = join.filter(isNatsUrl);
-  await disk.save(record, new TextEncoder().encode(urls.join("\n")));
-  return urls;
-}
-
-/** How the URLs are used, likewise kept; null: by the node itself, whose certificate they admit. */
-async function sealFor(
-  disk: AgentDisk,
-  { join, seal = null }: Pick<AgentProcessOptions, "join" | "seal">,
-): Promise<Seal | null> {
-  const record = "nats-seal";
-  if (seal === null && join.length === 0) {
-    const [site = "", caFile = "", credentialsFile = ""] = new TextDecoder()
-      .decode((await disk.load(record)) ?? new Uint8Array())
-      .split("\n");
-    return site === "" ? null : { site, caFile: caFile || null, credentialsFile: credentialsFile || null };
-  }
-  const lines = seal === null ? [] : [seal.site, seal.caFile ?? "", seal.credentialsFile ?? ""];
-  await disk.save(record, new TextEncoder().encode(lines.join("\n")));
-  return seal;
 }
 
 const noDrivers: DriverChoice = { directories: [], named: new Map(), configs: new Map(), users: taskUsers({}) };
