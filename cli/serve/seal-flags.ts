@@ -52,7 +52,7 @@ export function sealOf(values: SealValues, places: readonly string[]): Seal | nu
     throw new UsageError(
       "--seal requires --join with URLs of NATS, such as nats://HOST:PORT: to a manager's port, connections are encrypted anyway",
     );
-  if (ca !== undefined) usable(`--nats-ca ${ca}`, () => void new X509Certificate(readFileSync(ca)));
+  if (ca !== undefined) usable(`--nats-ca ${ca}`, () => void new X509Certificate(readFileSync(ca, "utf8")));
   if (credentials !== undefined)
     usable(`--nats-credentials ${credentials}`, () => void authenticatorOf(readFileSync(credentials, "utf8")));
   return {

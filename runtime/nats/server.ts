@@ -385,10 +385,12 @@ class SupervisedServer implements NatsServer {
   }
 
   async #exitProblem(child: ChildProcess): Promise<NatsServerProblem> {
-    const { access, logFile } = this.#options;
+    const { logFile } = this.#options;
     const written = await readFile(logFile).catch(() => Buffer.alloc(0));
     const tail = written.subarray(Math.max(this.#logFrom, written.length - logTailBytes)).toString();
-    if (/address already in use/.test(tail)) return portInUse("port-taken", access.port);
+    // A server for nodes listens at several.
+    const taken = /(\d+): bind: address already in use/.exec(tail)?.[1];
+    if (taken !== undefined) return portInUse("port-taken", Number(taken));
     const last = tail.trimEnd().split("\n").at(-1) ?? "";
     return new NatsServerProblem(
       "failed",

@@ -1,4 +1,5 @@
 // Flags of sealed links, and the passwords of sites.
+import { X509Certificate } from "node:crypto";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -7,6 +8,7 @@ import { nkeys } from "nats";
 import { sealOf } from "../../cli/serve/seal-flags.ts";
 import { agent } from "../../cli/serve/agent.ts";
 import { manager } from "../../cli/serve/manager.ts";
+import { createRoot } from "../../lib/pki/index.ts";
 import { isLeafSite, isSitePassword, sitePassword } from "../../lib/pki/site-password.ts";
 import { UsageError, UserError } from "../../lib/user-error.ts";
 
@@ -27,10 +29,11 @@ test("--seal requires a site and URLs of NATS, and other flags require it", (t) 
   usage({ "nats-credentials": "c" }, places, /^--nats-credentials requires --seal/);
 });
 
-test("files of --seal are checked before anything starts", (t) => {
+test("files of --seal are checked before anything starts", async (t) => {
+  const root = await createRoot();
   const folder = mkdtempSync(join(tmpdir(), "muster-seal-"));
   t.teardown(() => rmSync(folder, { recursive: true }));
-  const write = (name: string, contents: string): string => {
+  const write = (name: string, contents: string | Uint8Array): string => {
     writeFileSync(join(folder, name), contents);
     return join(folder, name);
   };
@@ -38,10 +41,17 @@ test("files of --seal are checked before anything starts", (t) => {
   const sealed = (values: object) => sealOf({ seal: true, site: "lab", ...values }, places);
   const credentialsFile = write("seed", `${seed}\n`);
   t.is(sealed({ "nats-credentials": credentialsFile })?.credentialsFile, credentialsFile);
+  t.is(sealed({ "nats-ca": write("pem", root.certificatePem) })?.caFile, join(folder, "pem"));
   for (const [values, sentence] of [
     [{ "nats-credentials": write("other", "hello") }, /is unusable: expected a \.creds file of NATS, or the seed/],
+    [
+      { "nats-credentials": write("creds", "-----BEGIN NATS USER JWT-----\nx\n------END NATS USER JWT------\n") },
+      /is unusable: expected a \.creds file of NATS, or the seed/,
+    ],
     [{ "nats-credentials": "/nowhere/c" }, /^--nats-credentials \/nowhere\/c is unusable: ENOENT/],
     [{ "nats-ca": write("ca", "hello") }, /^--nats-ca .* is unusable/],
+    // Connections need PEM.
+    [{ "nats-ca": write("der", new X509Certificate(root.certificatePem).raw) }, /^--nats-ca .* is unusable/],
   ] as const)
     t.regex(t.throws(() => sealed(values), { instanceOf: UserError })?.message ?? "", sentence);
 });
