@@ -3,7 +3,7 @@
  *
  * AD1: a connection is admitted for the node whose certificate's key signed the challenge, for one that joins and knows a token, or for
  *      the site whose password it shows.
- * AD2: a node's connections are limited, as are those of all that join: one more ends the oldest.
+ * AD2: a node's connections are limited, as are a site's and those of all that join: one more ends the oldest.
  * AD3: a node's connections end when its standing does, and those of one that floods, which then waits to connect again. A site's end
  *      when the worker's join token is replaced, of which its password is derived.
  */
@@ -17,6 +17,8 @@ import type { Peer } from "../runtime/ports/rpc.ts";
 
 /** A node has one connection for its session, and one while it renews its certificate. */
 export const connectionsPerNodeMax = 8;
+/** A site has one for each of its leaf nodes, or, without any, for each of its nodes and one more while that renews its certificate. */
+export const connectionsPerSiteMax = 2_048;
 /** Connections of nodes that join. */
 export const joinersMax = 1_000;
 /** For the last frames to a node whose connection is closed, in milliseconds. */
@@ -90,7 +92,7 @@ export class NodesAdmission {
     if ((this.#pauses.get(sender) ?? 0) > clock.monotonic()) return { kind: "postponed" };
     this.#pauses.delete(sender);
     const others = this.#byId.get(id);
-    if (others !== undefined && others.size >= connectionsPerNodeMax) {
+    if (others !== undefined && others.size >= (site === "" ? connectionsPerNodeMax : connectionsPerSiteMax)) {
       refusals.count("nats", "known-limit", address);
       this.#evict(first(others.keys()));
     }

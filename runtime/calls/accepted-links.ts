@@ -9,11 +9,7 @@ import { LinkFrame, LinkFrame_Kind } from "../../proto/gen/messages.ts";
 import type { Bus, Clock } from "../ports/index.ts";
 import { goneFrame } from "./link.ts";
 
-/**
- * Frames of an owner without effect within `uselessMs`: garbage, frames of no link, repeated ones, refused calls, openings of links and
- * signs of life. An agent sends some sixteen of the last two kinds, and what was under way to a manager that was started again.
- */
-export const uselessMax = 2_000;
+/** Frames without effect are counted for so long, in milliseconds. */
 const uselessMs = 10_000;
 
 /** The news of a link. */
@@ -41,6 +37,11 @@ interface AcceptedLinksOptions {
   readonly whenFull: "close-oldest" | "refuse";
   /** The link, which has answered, or why it is not accepted. */
   readonly open: (owner: string, link: string, ends: LinkEnds) => AcceptedLink | string;
+  /**
+   * AL2: frames of an owner without effect within `uselessMs`: garbage, frames of no link, repeated ones, refused calls, openings of links
+   * and signs of life.
+   */
+  readonly uselessMax: number;
   /** AL2 */
   readonly onFlood: (owner: string) => void;
 }
@@ -72,7 +73,7 @@ export class AcceptedLinks {
     } else if (known !== undefined) known.receive(frame);
     else {
       this.#isUseless(owner);
-      if (frame.kind === LinkFrame_Kind.GONE || (this.#useless.get(owner) ?? 0) > uselessMax) return;
+      if (frame.kind === LinkFrame_Kind.GONE || (this.#useless.get(owner) ?? 0) > this.#options.uselessMax) return;
       // It belongs to an earlier run of this process, for instance.
       this.#gone(owner, link, frame.life, "the manager does not have the link");
     }
@@ -118,7 +119,7 @@ export class AcceptedLinks {
   }
 
   #isUseless(owner: string): void {
-    const { clock, onFlood } = this.#options;
+    const { clock, onFlood, uselessMax } = this.#options;
     if (clock.monotonic() - this.#uselessFrom > uselessMs) {
       this.#useless.clear();
       this.#uselessFrom = clock.monotonic();

@@ -17,6 +17,8 @@ import { methodsOf, ServedConnection, type CallGate, type Caller, type Served, t
 
 /** Open links of a node, which needs one or two; with another one, the oldest is closed. */
 export const linksPerNodeMax = 8;
+/** An agent sends some sixteen openings and signs of life, and what was under way to a manager that was started again. */
+export const uselessPerNodeMax = 2_000;
 /** Open calls of a link: an agent has about ten, and one for each command in a task. */
 export const callsPerLinkMax = 1_000;
 /** Bytes queued for a node that does not read; beyond, the stream ends with RESOURCE_EXHAUSTED. As over gRPC. */
@@ -59,6 +61,7 @@ export function serveNodeLinks(options: NodeLinksOptions): NodeLinks {
     down: frameForNode,
     linksMax: linksPerNodeMax,
     whenFull: "close-oldest",
+    uselessMax: uselessPerNodeMax,
     onFlood,
     open: (nodeId, link, ends) => {
       const peer = peerOf(nodeId, link);

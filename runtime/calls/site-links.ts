@@ -15,6 +15,8 @@ import { LinkStream } from "./link-stream.ts";
 
 /** Open links of a site. A node needs one or two. */
 export const linksPerSiteMax = 8_192;
+/** Each of its nodes may return at once, for each with some frames that were under way. */
+const uselessPerSiteMax = 4 * linksPerSiteMax;
 
 interface SiteLinksOptions {
   readonly clock: Clock;
@@ -45,6 +47,7 @@ export function serveSiteLinks(options: SiteLinksOptions): SiteLinks {
     down: frameForSite,
     linksMax: linksPerSiteMax,
     whenFull: "refuse",
+    uselessMax: uselessPerSiteMax,
     onFlood,
     open: (site, link, ends) => {
       const down = frameForSite(site, link);

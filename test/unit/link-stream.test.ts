@@ -296,7 +296,7 @@ test.serial("SL2: a site's links are limited: others are refused, and open ones 
   t.is(served.length, linksPerSiteMax);
   await t.throwsAsync(dial(), { code: Status.UNAVAILABLE as never, message: /more than 8192 open links/ });
   await t.notThrowsAsync(dial("attic"));
-  t.deepEqual(flooding, ["lab"]);
+  t.deepEqual(flooding, [], "a whole site may return at once");
   first.write("still");
   t.is((await once(atManager, "data"))[0]?.toString(), "still");
   sites.end("lab", "done");

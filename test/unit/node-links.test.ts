@@ -6,8 +6,7 @@ import { LinkFrame, LinkFrame_Kind } from "../../proto/gen/messages.ts";
 import { Inbox, windowBytes } from "../../runtime/calls/flow.ts";
 import { aliveMs } from "../../runtime/calls/link.ts";
 import { openNodeLink } from "../../runtime/calls/node-link.ts";
-import { uselessMax } from "../../runtime/calls/accepted-links.ts";
-import { callsPerLinkMax, linksPerNodeMax, serveNodeLinks } from "../../runtime/calls/node-links.ts";
+import { callsPerLinkMax, linksPerNodeMax, serveNodeLinks, uselessPerNodeMax } from "../../runtime/calls/node-links.ts";
 import type { CallGate } from "../../runtime/calls/served.ts";
 import type { Bus, BusMessage } from "../../runtime/ports/index.ts";
 import { RpcError, Status, type CallContext, type Peer, type Sink } from "../../runtime/ports/rpc.ts";
@@ -501,7 +500,7 @@ test("NL3: a node that sends frames without effect is reported, once, and one th
   await open("n1");
   const useful = await open("n2");
   for (let batch = 0; batch < 5; batch += 1) {
-    const answers = Array.from({ length: uselessMax / 4 }, () => useful.unary(Echo, text("again")));
+    const answers = Array.from({ length: uselessPerNodeMax / 4 }, () => useful.unary(Echo, text("again")));
     await run(100);
     await Promise.all(answers);
   }
@@ -509,7 +508,7 @@ test("NL3: a node that sends frames without effect is reported, once, and one th
   const frames = [LinkFrame_Kind.HELLO, LinkFrame_Kind.MESSAGE, LinkFrame_Kind.ALIVE].map((kind) =>
     LinkFrame.encode(LinkFrame.create({ kind, life: "no", number: 9 })),
   );
-  for (let sent = 0; sent < uselessMax + 10; sent += 1)
+  for (let sent = 0; sent < uselessPerNodeMax + 10; sent += 1)
     bus.publish(nodeFrame("n1", "m1", `x${sent % 7}`), frames[sent % frames.length] as Uint8Array);
   await run(10);
   t.deepEqual(flooding, ["n1"]);

@@ -4,7 +4,13 @@ import type { NodeCalls } from "../../edges/grpc/node-calls.ts";
 import { createKeyAndCsr, createRoot, issue } from "../../lib/pki/index.ts";
 import { sitePassword } from "../../lib/pki/site-password.ts";
 import { joinerId, presentJoiner, presentNode, type Presented } from "../../lib/pki/presented.ts";
-import { connectionsPerNodeMax, floodPauseMs, joinersMax, NodesAdmission } from "../../processes/nodes-admission.ts";
+import {
+  connectionsPerNodeMax,
+  connectionsPerSiteMax,
+  floodPauseMs,
+  joinersMax,
+  NodesAdmission,
+} from "../../processes/nodes-admission.ts";
 import type { Logger } from "../../runtime/ports/index.ts";
 import type { Peer } from "../../runtime/ports/rpc.ts";
 import { SimClock } from "../../runtime/sim/clock.ts";
@@ -170,6 +176,20 @@ test("AD1: a site is admitted by its own password, for its own subjects alone", 
     t.is(leaf(user, password).kind, "refused", user);
   t.deepEqual(refusals, Array(6).fill("credentials"));
   t.deepEqual(sites, ["+lab"]);
+});
+
+test("AD2: a site without leaf nodes has a connection for each of its nodes, and one more than it may have ends its oldest", async (t) => {
+  const { closed, later, leaf, sites } = await world();
+  const password = sitePassword("token", "lab");
+  const opened = Array.from({ length: connectionsPerSiteMax }, () => leaf("lab", password));
+  t.true(opened.every(({ kind }) => kind === "admitted"));
+  await later(1_000);
+  t.deepEqual(closed, []);
+  leaf("attic", sitePassword("token", "attic"));
+  leaf("lab", password);
+  await later(1_000);
+  t.deepEqual(closed, [opened[0]?.connection]);
+  t.false(sites.includes("-lab"));
 });
 
 test("AD1: no site is admitted while there is no token, by whatever password", async (t) => {
