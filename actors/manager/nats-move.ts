@@ -38,8 +38,12 @@ export function startNatsMove(
   const send = (event: NatsMoveEvent): void => {
     if (!isStopped) hosted.send(event);
   };
-  const others = (): readonly string[] =>
-    [...(store?.all("manager") ?? [])].filter(({ alive, id }) => alive && id !== managerId).map(({ addr }) => addr);
+  /** Each address is one manager: one that joins with another's address is about to be refused. */
+  const others = (): readonly string[] => {
+    const own = store?.get("manager", managerId)?.addr;
+    const alive = [...(store?.all("manager") ?? [])].filter((manager) => manager.alive && manager.id !== managerId);
+    return [...new Set(alive.map(({ addr }) => addr))].filter((addr) => addr !== own);
+  };
   const count = (): void => send({ type: "others.counted", others: others().length });
   const answer = async (work: Promise<NatsMoveEvent>, failed: (reason: string) => NatsMoveEvent): Promise<void> =>
     send(await work.catch((error: unknown) => failed(sentence(error))));
