@@ -84,7 +84,7 @@ function lines(targets: readonly Labels[], isMeant: (label: string) => boolean):
         .filter(([name]) => name !== "job" && isMeant(name))
         .map(([name, value]) => {
           const isAddress = name === "__address__" || name.endsWith("_address");
-          if (isAddress) return `${name}=${value.replace(/^10\.[\d.]+(?::2\d{4}$|:23\d\d$)?/, "ADDRESS")}`;
+          if (isAddress) return `${name}=${value.replace(/^10\.[\d.]+(?::[1-6]\d{4}$|:23\d\d$)?/, "ADDRESS")}`;
           if (name.endsWith("_hostname")) return `${name}=HOST`;
           return `${name}=${value.replace(/^(?:[0-9a-z]{25}|[0-9a-f]{64})$/, "ID")}`;
         })
