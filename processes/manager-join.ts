@@ -212,20 +212,19 @@ const healthLimit = { timeoutMs: 2_000 };
 
 async function issued(channel: RpcChannel, nodeId: string): Promise<string> {
   const request = NodeCertificateStatusRequest.create({ nodeId });
-  const ask = () => channel.unary(NodeCAService.methods.NodeCertificateStatus, request, limit);
-  const isUnknown = (error: unknown): boolean => error instanceof RpcError && error.code === Status.NOT_FOUND;
-  let answer: Awaited<ReturnType<typeof ask>> | null = null;
-  // The node has been created, but that manager may be behind the log, such as after the loss of another.
-  for (const giveUpAt = performance.now() + callTimeoutMs; answer === null;)
-    answer = await ask().catch(async (error: unknown) => {
-      if (!isUnknown(error) || performance.now() > giveUpAt) throw error;
+  const giveUpAt = performance.now() + callTimeoutMs;
+  for (;;)
+    try {
+      const { status, certificate } = await channel.unary(NodeCAService.methods.NodeCertificateStatus, request, limit);
+      if (status?.state !== IssuanceStatus_State.ISSUED)
+        throw new RpcError(Status.UNAVAILABLE, status?.err || "no certificate was issued");
+      return decoder.decode(certificate?.certificate);
+    } catch (error) {
+      // The node has been created, but that manager may be behind the log, such as after the loss of another.
+      const isUnknown = error instanceof RpcError && error.code === Status.NOT_FOUND;
+      if (!isUnknown || performance.now() > giveUpAt) throw error;
       await new Promise((resolve) => setTimeout(resolve, unknownRetryMs));
-      return null;
-    });
-  const { status, certificate } = answer;
-  if (status?.state !== IssuanceStatus_State.ISSUED)
-    throw new RpcError(Status.UNAVAILABLE, status?.err || "no certificate was issued");
-  return decoder.decode(certificate?.certificate);
+    }
 }
 
 async function using<Result>(dialing: Promise<RpcChannel>, work: (channel: RpcChannel) => Promise<Result>) {

@@ -133,7 +133,10 @@ export class NodesAdmission {
     for (const connections of this.#byId.values())
       for (const [connection, { site, token }] of connections)
         if (site !== "" && token !== tokens().worker) {
-          log.info({ site }, "closed a leaf node's connection: its password is no longer valid");
+          log.info(
+            { site },
+            "closed a leaf node's connection: the worker's join token, and so its password, was replaced",
+          );
           this.#end(connection);
         }
   }

@@ -101,7 +101,7 @@ function certificateOf(
 
 interface Obtained {
   readonly certificate: ManagerCertificate;
-  /** Whether this manager's node object has it. */
+  /** Whether it is already in this manager's node object. */
   readonly isRecorded: boolean;
   /** Creates or updates this manager's node object. */
   tell(): Promise<void>;

@@ -2,7 +2,7 @@
 import { TaskState, type Task } from "../../proto/gen/messages.ts";
 import type { Backend } from "./request.ts";
 
-/** Whether the task has ended, or is gone. */
+/** Whether the task has ended or was removed. */
 export function isOver(task: Task | undefined): boolean {
   return task === undefined || (task.status?.state ?? TaskState.NEW) > TaskState.RUNNING;
 }

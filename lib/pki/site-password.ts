@@ -5,7 +5,7 @@
  */
 import { createHmac, timingSafeEqual } from "node:crypto";
 
-/** Whether sites behind leaf nodes may have that name: it is a token of subjects, and a user of NATS. */
+/** Whether a site behind a leaf node may have this name, which is a token of subjects and a user of NATS. */
 export function isLeafSite(name: string): boolean {
   return /^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$/.test(name);
 }
@@ -15,7 +15,7 @@ export function sitePassword(joinToken: string, site: string): string {
   return createHmac("sha256", joinToken).update(`muster site\n${site}`).digest("base64url");
 }
 
-/** False also while there is no token. */
+/** Always false for an empty token. */
 export function isSitePassword(password: string, joinToken: string, site: string): boolean {
   const [given, right] = [Buffer.from(password), Buffer.from(sitePassword(joinToken, site))];
   return joinToken !== "" && isLeafSite(site) && given.length === right.length && timingSafeEqual(given, right);

@@ -1,5 +1,5 @@
 /**
- * Whether anybody inspects the actors of a system, which XState does not tell: planned steps make no inspection events otherwise.
+ * Notes whether a system has inspectors, which XState keeps to itself: without any, planned steps make no inspection events.
  */
 import type { AnyActorRef, Subscription } from "xstate";
 

@@ -192,7 +192,7 @@ test("AD2: a site without leaf nodes has a connection for each of its nodes, and
   t.false(sites.includes("-lab"));
 });
 
-test("AD1: no site is admitted while there is no token, by whatever password", async (t) => {
+test("AD1: without a join token, no password admits a site", async (t) => {
   const { leaf, tokens } = await world();
   tokens.worker = "";
   t.is(leaf("lab", sitePassword("", "lab")).kind, "refused");
