@@ -8,6 +8,7 @@ import type { ManagerIdentity } from "../actors/certificates/manager-certificate
 import { startManager, type Manager } from "../actors/manager/manager.ts";
 import { startBackupSchedule } from "../actors/backup/schedule.ts";
 import { startManagerLock } from "../actors/keys/manager-lock.ts";
+import { liveNamesake } from "../actors/manager/membership.ts";
 import { startStateGauges } from "../actors/manager/state-gauges.ts";
 import { createTroubles } from "../actors/manager/troubles.ts";
 import { createLogins } from "../actors/json/logins.ts";
@@ -285,6 +286,7 @@ export async function startManagerLife(
       hostname: hostname(),
       advertise,
       addresses,
+      isJoining: invitation !== null,
       networks: options.networks,
       warnings,
       troubles,
@@ -445,9 +447,7 @@ function nodeIdOf(dataDir: DataDir, vault: Vault, random: SystemRandom): string 
 
 /** For a manager that joins: workers would reach either of the two. Throws UserError. */
 function refuseTakenAddress({ environment: { managerId }, replica }: Manager, advertise: string): void {
-  const other = [...replica.all("manager")].find(
-    ({ addr, alive, id }) => alive && addr === advertise && id !== managerId,
-  );
+  const other = liveNamesake(replica, managerId, advertise);
   if (other === undefined) return;
   throw new UserError(
     `the manager ${other.id} is running at the address ${advertise}, which this one advertises too: set --advertise to an address of this machine`,

@@ -134,6 +134,8 @@ interface ManagerParts extends Omit<Environment, "store" | "proposer" | "times">
   readonly advertise: string;
   /** Addresses of the host name in `advertise`; none when it is an address itself. */
   readonly addresses?: readonly string[];
+  /** Whether this process joins its manager to the cluster, rather than continuing one that has joined. */
+  readonly isJoining?: boolean;
   /** Networks of a cluster that this manager creates; Swarm's defaults when absent. */
   readonly networks?: NetworkDefaults;
   /** Guarantees that the NATS server lacks, in sentences for the operator. */
@@ -378,6 +380,7 @@ export function startManager(parts: ManagerParts): Manager {
     handedLock: () => handedLock,
     lossAccepted: () => mark?.lossAccepted ?? null,
     isCurrent: () => leadership.follower.isCaughtUp(),
+    isJoining: parts.isJoining === true,
     trouble: () => dispatcher.trouble(),
   });
   void leadership.follower.caughtUp().then(() => membership.look());

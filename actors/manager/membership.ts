@@ -39,6 +39,8 @@ interface MembershipOptions {
   readonly lossAccepted?: () => Timestamp | null;
   /** Whether the replica has reached the log's end; true when absent. Report changes with `look`. */
   readonly isCurrent?: () => boolean;
+  /** Whether this manager is joining: it writes no record while a live manager has its address, and is about to be refused. */
+  readonly isJoining?: boolean;
   /** Nodes' trouble according to the own dispatcher: the leader moves no tasks while a manager misses some. */
   readonly trouble?: () => { readonly missing: number; readonly isHolding: boolean };
 }
@@ -49,6 +51,11 @@ interface MembershipOptions {
  */
 const checksumsMax = 4_096;
 const proposeTimeoutMs = 2_000;
+
+/** The live manager that has this one's address; undefined: none. */
+export function liveNamesake(store: Environment["store"], managerId: string, addr: string): Manager | undefined {
+  return [...store.all("manager")].find((other) => other.alive && other.addr === addr && other.id !== managerId);
+}
 
 interface Membership extends Running {
   /** To be called when the contents of the record have changed. */
@@ -81,6 +88,8 @@ export function startMembership(env: Environment, options: MembershipOptions): M
     const node = store.get("node", managerId);
     // A demoted manager is about to exit and must not be listed again.
     if (node !== undefined && isDemoted(node)) return true;
+    // Listed once, two managers at one address would both be asked for nats-servers, and be sent nodes.
+    if (options.isJoining === true && liveNamesake(store, managerId, options.addr) !== undefined) return true;
     const record = store.get("manager", managerId);
     if (record === undefined || !record.alive || record.addr !== options.addr) return false;
     if (record.level !== level) return false;
@@ -124,9 +133,9 @@ export function startMembership(env: Environment, options: MembershipOptions): M
   const hosted = env.host.start(membershipMachine, `membership/${managerId}`, undefined, { effects });
   const watch = store.watch((commit) => {
     if (options.checksum !== undefined) remember(checksums, commit.version, options.checksum());
-    const isOwn = ({ object, table }: ObjectChange): boolean =>
-      (table === "manager" || table === "node") && object.id === managerId;
-    if (commit.changes.some(isOwn)) tell();
+    const concerns = ({ object, table }: ObjectChange): boolean =>
+      table === "manager" || (table === "node" && object.id === managerId);
+    if (commit.changes.some(concerns)) tell();
   });
   const keys = options.keyring?.onChange(tell);
   const heard = bus.subscribe(managerBeats, (message) => {

@@ -7,8 +7,16 @@ import { managerBeat } from "../../runtime/subjects.ts";
 import { testBus } from "../support/bus.ts";
 import { testManager } from "../support/manager.ts";
 
-function setUp(t: ExecutionContext, leaderless = false) {
+interface Setting {
+  readonly leaderless?: boolean;
+  readonly isJoining?: boolean;
+  /** In the log before this manager starts. */
+  readonly other?: Manager;
+}
+
+function setUp(t: ExecutionContext, { leaderless = false, isJoining = false, other }: Setting = {}) {
   const manager = testManager("m1");
+  if (other !== undefined) manager.seed("manager", other);
   manager.leaderless = leaderless;
   const bus = testBus();
   const env = { ...manager.env, bus };
@@ -19,6 +27,7 @@ function setUp(t: ExecutionContext, leaderless = false) {
     addresses: ["192.0.2.1", "2001:db8::1"],
     checksum: () => manager.store.checksum,
     isCurrent: () => reading.isCurrent,
+    isJoining,
     lossAccepted: () => loss.accepted,
   });
   t.teardown(() => membership.stop());
@@ -27,7 +36,7 @@ function setUp(t: ExecutionContext, leaderless = false) {
 }
 
 test("a manager beats and keeps its record in the log correct", async (t) => {
-  const world = setUp(t, true);
+  const world = setUp(t, { leaderless: true });
   const { seed, run, store, bus } = world;
   await run(10_500);
   t.is(bus.published.length, 11, "whether or not the log accepts anything");
@@ -86,6 +95,23 @@ test("a manager that still reads the past announces nothing, and one that reads 
   membership.look();
   await run(2_000);
   t.true(store.get("manager", "m1")?.alive);
+});
+
+test("a manager that joins with the address of a live one is not listed until that one is gone, and one that continues is", async (t) => {
+  const other = (alive: boolean) => Manager.create({ id: "m2", addr: "192.0.2.1:2377", alive });
+  const joining = setUp(t, { isJoining: true, other: other(true) });
+  await joining.run(5_000);
+  t.is(joining.store.get("manager", "m1"), undefined);
+  joining.seed("manager", other(false));
+  await joining.run(20);
+  t.true(joining.store.get("manager", "m1")?.alive);
+
+  const continuing = setUp(t, { other: other(true) });
+  await continuing.run(5_000);
+  t.true(
+    continuing.store.get("manager", "m1")?.alive,
+    "or two that exchange their addresses would wait for each other",
+  );
 });
 
 test("replicas that differ at one version are reported, and those that agree or lag are not", async (t) => {
