@@ -89,6 +89,8 @@ export interface ManagerProcessOptions {
   readonly ui?: HostPort | null;
   /** Address at which nodes connect over NATS; not served when absent. */
   readonly nodesNats?: HostPort | null;
+  /** Address at which nodes connect over WebSockets, with `nodesNats`; not served when absent. */
+  readonly nodesWss?: HostPort | null;
   /** Address at which leaf nodes of NATS connect, with `nodesNats`, and further names for it; not served when absent. */
   readonly leafNodes?: LeafNodes | null;
   /** Storage plugins in addition to those of the data dir. */
@@ -354,12 +356,13 @@ export async function startManagerLife(
       ending,
     );
     await server.listenUnix(controlSocket);
-    const { leafNodes = null, nodesNats = null } = options;
+    const { leafNodes = null, nodesNats = null, nodesWss = null } = options;
     if (nodesNats !== null) {
       const { serveNodesNats } = await import("./nodes-nats.ts");
       const serving = serveNodesNats(manager, {
         dataDir: dataDir.path,
         listen: nodesNats,
+        webSockets: nodesWss,
         leafNodes:
           leafNodes === null
             ? null

@@ -16,7 +16,7 @@ import { RpcError, Status } from "../runtime/ports/rpc.ts";
 interface NatsDialerOptions {
   readonly clock: Clock;
   readonly random: Random;
-  /** `nats://HOST:PORT` or `tls://HOST:PORT`, each of one manager. */
+  /** `nats://HOST:PORT`, `tls://HOST:PORT` or `wss://HOST:PORT`, each of one manager. */
   readonly urls: readonly string[];
   /** Shown while the node has no certificate. */
   readonly token: string;
@@ -24,7 +24,7 @@ interface NatsDialerOptions {
 
 /** Whether a place to join at is a server of NATS. */
 export function isNatsUrl(place: string): boolean {
-  return /^(nats|tls):\/\//.test(place);
+  return /^(nats|tls|wss):\/\//.test(place);
 }
 
 export function natsDialer({ clock, random, token, urls }: NatsDialerOptions): Dialer {

@@ -33,6 +33,8 @@ export interface LeafNodes {
 interface NodesNatsOptions {
   readonly dataDir: string;
   readonly listen: HostPort;
+  /** Where nodes connect over WebSockets; null: nowhere. */
+  readonly webSockets: HostPort | null;
   /** Where leaf nodes connect; null: nowhere. */
   readonly leafNodes: LeafNodes | null;
   /** Serves a connection that a node of a site has opened. */
@@ -46,7 +48,7 @@ interface NodesNatsOptions {
 /** Serves until `stop`. Throws UserError, NatsServerProblem and NatsProblem. */
 export async function serveNodesNats(
   { environment: env }: Manager,
-  { accept, calls, certificate, dataDir, leafNodes, listen, refusals, telemetry }: NodesNatsOptions,
+  { accept, calls, certificate, dataDir, leafNodes, listen, refusals, telemetry, webSockets }: NodesNatsOptions,
 ): Promise<{ stop(): Promise<void> }> {
   const { clock, managerId, random } = env;
   const { log } = telemetry;
@@ -74,6 +76,7 @@ export async function serveNodesNats(
         nodesUser: nodesUser.getPublicKey(),
         tlsFile: "/proc/self/fd/3",
         leafNodes: leafNodes === null ? null : formatHostPort(leafNodes.listen),
+        webSockets: webSockets === null ? null : formatHostPort(webSockets),
       },
     });
     undo.push(() => server.stop());

@@ -12,7 +12,7 @@ import { offeredResources } from "./generic-resources.ts";
 import { driverChoice, driverFlags } from "./driver-flags.ts";
 import { serveMetrics } from "../../processes/metrics-server.ts";
 import { isNatsUrl } from "../../processes/nats-dialer.ts";
-import { parseAddress as parseNatsAddress } from "../../runtime/nats/address.ts";
+import { parseNodeAddress } from "../../runtime/nats/address.ts";
 import { NatsProblem } from "../../runtime/nats/errors.ts";
 import { formatHostPort } from "../../processes/addresses.ts";
 import { runUntilEnd, staying } from "../../processes/run-until-end.ts";
@@ -37,7 +37,7 @@ const flags = {
     type: "string",
     multiple: true,
     value: "ADDR:PORT|nats://HOST:PORT",
-    help: "Address of any manager; needed only for the first start. With nats:// or tls:// the node reaches managers only over NATS, at these URLs: repeat the flag or separate with commas, one for each manager with --listen-nodes-nats; with --seal, servers of the site's own NATS",
+    help: "Address of any manager; needed only for the first start. With nats://, tls:// or wss:// the node reaches managers only over NATS, at these URLs: repeat the flag or separate with commas, one for each manager with --listen-nodes-nats (wss: --listen-nodes-wss); with --seal, servers of the site's own NATS",
   },
   ...tokenFlags("worker"),
   "data-dir": { type: "string", value: "DIR", help: "Directory for the node's identity and tasks (required)" },
@@ -167,12 +167,14 @@ function placesOf(given: readonly string[], isSealed: boolean): readonly string[
 /** Throws UsageError. */
 function checkNatsUrl(text: string, isSealed: boolean): void {
   try {
-    const { user, token } = parseNatsAddress(text);
+    const { user, token } = parseNodeAddress(text);
     if (isNatsUrl(text) && ((user === undefined && token === undefined) || isSealed)) return;
   } catch (error) {
     if (!(error instanceof NatsProblem)) throw error;
   }
-  throw new UsageError(`invalid argument "${text}" for "--join" flag: expected nats://HOST:PORT or tls://HOST:PORT`);
+  throw new UsageError(
+    `invalid argument "${text}" for "--join" flag: expected nats://HOST:PORT, tls://HOST:PORT or wss://HOST:PORT`,
+  );
 }
 
 /** Throws UsageError. */

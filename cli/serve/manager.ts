@@ -15,6 +15,8 @@ import { telemetryFor } from "../../processes/telemetry.ts";
 /** NATS' own. */
 const nodesNatsPort = 4222;
 const leafNodesPort = 7422;
+/** That of HTTPS, which most firewalls let pass. */
+const nodesWssPort = 443;
 
 const flags = {
   ...serving,
@@ -25,6 +27,11 @@ const flags = {
     type: "string",
     value: "ADDR:PORT",
     help: "Listen address for nodes that connect over NATS, served by another nats-server of this manager (default: off)",
+  },
+  "listen-nodes-wss": {
+    type: "string",
+    value: "ADDR:PORT",
+    help: "With --listen-nodes-nats: listen address for nodes that connect over WebSockets, --join wss://HOST:PORT (default: off)",
   },
   "listen-leaf-nodes": {
     type: "string",
@@ -58,6 +65,7 @@ async function settingsOf(values: Values<typeof flags>) {
       join: invitation(values),
       forcesNewCluster: forcing(values),
       nodesNats: nodesNatsOf(values["listen-nodes-nats"]),
+      nodesWss: nodesWssOf(values),
       leafNodes: leafNodesOf(values),
     },
   };
@@ -79,6 +87,15 @@ export const manager: Command = command({
 /** Null without the flag. Throws UserError. */
 function nodesNatsOf(text: string | undefined): HostPort | null {
   return text === undefined ? null : flagAddress("listen-nodes-nats", text, nodesNatsPort);
+}
+
+/** Null without the flag. Throws UserError and UsageError. */
+function nodesWssOf(values: Values<typeof flags>): HostPort | null {
+  const { "listen-nodes-nats": nodes, "listen-nodes-wss": listen } = values;
+  if (listen === undefined) return null;
+  if (nodes === undefined)
+    throw new UsageError("--listen-nodes-wss requires --listen-nodes-nats: the same nats-server listens at both");
+  return flagAddress("listen-nodes-wss", listen, nodesWssPort);
 }
 
 /** Null without the flag. Throws UserError and UsageError. */

@@ -1,22 +1,25 @@
 /** A node's connection to a manager's NATS for nodes, or to its site's. It is not dialled again: its links end with it, and the node opens others. */
 import { isIP } from "node:net";
-import { connect, type ConnectionOptions } from "nats";
+import { connect, type ConnectionOptions, type NatsConnection } from "nats";
 import type { Bus } from "../ports/index.ts";
-import { parseAddress, showAddress, type NatsAddress } from "./address.ts";
+import { parseNodeAddress, showAddress, type NatsAddress } from "./address.ts";
 import { authenticatorOf } from "./credentials.ts";
 import { dialProblem } from "./dial-problem.ts";
 import { NatsProblem, textOf } from "./errors.ts";
-import { greet, type Greeting } from "./greeting.ts";
+import { greet, type Greeting, type GreetingOutcome } from "./greeting.ts";
 import { identifying, type NatsTls } from "./nats-tls.ts";
+import { connectOverWebSocket, greetOverWebSocket, type WebSocketConnection, type WebSocketTls } from "./web-socket.ts";
 
 /** For the greeting, and again for the connection and its handshake, in milliseconds. */
 const dialMs = 5_000;
+/** Links have their own signs of life: a library's pings are not needed, but cannot be switched off. In milliseconds. */
+const pingIntervalMs = 86_400_000;
 
 interface NodeConnectionOptions {
-  /** `nats://HOST:PORT` or `tls://HOST:PORT`; the connection has TLS in either case. */
+  /** `nats://HOST:PORT`, `tls://HOST:PORT` or `wss://HOST:PORT`; the connection has TLS in each case. */
   readonly url: string;
-  /** `serverName` is the name that the certificate must have. */
-  readonly tls: NatsTls;
+  /** `serverName` and `servername` are the name that the certificate must have. */
+  readonly tls: NatsTls & WebSocketTls;
   /** The fields of the CONNECT for a server's nonce. */
   readonly present: (nonce: string) => { readonly token: string; readonly signature: string };
   readonly name: string;
@@ -35,25 +38,24 @@ export interface NodeConnection {
 
 /** The id of the manager whose server answers at the URL, as the server says; null if none answers. Throws NatsProblem. */
 export async function managerAt(url: string): Promise<string | null> {
-  const { host, port } = parseAddress(url);
-  const outcome = await greet(host, port, dialMs);
+  const outcome = await greetAt(parseNodeAddress(url));
   return outcome.kind === "greeted" ? outcome.greeting.serverName : null;
 }
 
 /** Throws NatsProblem. */
 export async function connectNode({ name, present, tls, url }: NodeConnectionOptions): Promise<NodeConnection> {
   const { address, greeting } = await greetedAt(url);
-  const where = showAddress(address);
+  const authenticator = (nonce?: string) => {
+    const { signature, token } = present(nonce ?? "");
+    return { auth_token: token, sig: signature };
+  };
+  if (address.webSocketPath !== undefined) {
+    const { serverName: _, ...given } = tls;
+    return openWebSocket(address, greeting, { name, tls: given as WebSocketTls, credentials: { authenticator } });
+  }
   // Everything that it is shown would be readable on the network.
-  if (!greeting.tlsRequired) throw new NatsProblem("unusable", `the nats-server at ${where} has no TLS`);
-  return open(where, greeting, {
-    name,
-    tls: identifying(tls, address),
-    authenticator: (nonce) => {
-      const { signature, token } = present(nonce ?? "");
-      return { auth_token: token, sig: signature };
-    },
-  });
+  if (!greeting.tlsRequired) throw new NatsProblem("unusable", `the nats-server at ${showAddress(address)} has no TLS`);
+  return open(address, greeting, { name, tls: identifying(tls, address), authenticator });
 }
 
 interface SiteConnectionOptions {
@@ -71,30 +73,50 @@ export async function connectSite({ ca, credentials, name, url }: SiteConnection
   const { address, greeting } = await greetedAt(url);
   const { host, pass, tls, token, user } = address;
   const trusted = ca === null ? {} : { ca };
-  // By the name in the URL, which the library passes to Node for addresses only.
-  const named = isIP(host) === 0 ? { servername: host } : {};
-  return open(showAddress(address), greeting, {
-    name,
-    ...(tls || greeting.tlsRequired ? { tls: identifying({ ...trusted, ...named }, address) } : {}),
+  const shown = {
     ...(credentials === null ? {} : { authenticator: authenticatorOf(credentials) }),
     ...(user === undefined ? {} : { user, pass: pass ?? "" }),
     ...(token === undefined ? {} : { token }),
+  };
+  if (address.webSocketPath !== undefined)
+    return openWebSocket(address, greeting, { name, tls: trusted, credentials: shown });
+  // By the name in the URL, which the library passes to Node for addresses only.
+  const named = isIP(host) === 0 ? { servername: host } : {};
+  return open(address, greeting, {
+    name,
+    ...(tls || greeting.tlsRequired ? { tls: identifying({ ...trusted, ...named }, address) } : {}),
+    ...shown,
   });
 }
 
 async function greetedAt(url: string): Promise<{ readonly address: NatsAddress; readonly greeting: Greeting }> {
-  const address = parseAddress(url);
+  const address = parseNodeAddress(url);
   // A frozen server's kernel accepts, and the library would keep that socket.
-  const outcome = await greet(address.host, address.port, dialMs);
+  const outcome = await greetAt(address);
   if (outcome.kind === "greeted") return { address, greeting: outcome.greeting };
   throw new NatsProblem("unreachable", `no nats-server answers at ${showAddress(address)} (${outcome.reason})`);
 }
 
+function greetAt(address: NatsAddress): Promise<GreetingOutcome> {
+  return address.webSocketPath === undefined
+    ? greet(address.host, address.port, dialMs)
+    : greetOverWebSocket(address, dialMs);
+}
+
+async function openWebSocket(
+  address: NatsAddress,
+  greeting: Greeting,
+  options: Pick<Parameters<typeof connectOverWebSocket>[0], "name" | "tls" | "credentials">,
+): Promise<NodeConnection> {
+  return carry(await connectOverWebSocket({ ...options, address, timeoutMs: dialMs, pingIntervalMs }), greeting);
+}
+
 async function open(
-  where: string,
+  address: NatsAddress,
   greeting: Greeting,
   options: Pick<ConnectionOptions, "name" | "tls" | "authenticator" | "user" | "pass" | "token">,
 ): Promise<NodeConnection> {
+  const where = showAddress(address);
   const connection = await connect({
     ...options,
     servers: where,
@@ -102,11 +124,14 @@ async function open(
     ignoreClusterUpdates: true,
     noAsyncTraces: true,
     timeout: dialMs,
-    // Links have their own signs of life.
-    pingInterval: 86_400_000,
+    pingInterval: pingIntervalMs,
   }).catch((error: unknown) => {
     throw dialProblem(error, where);
   });
+  return carry(connection, greeting);
+}
+
+function carry(connection: NatsConnection | WebSocketConnection, greeting: Greeting): NodeConnection {
   const listeners: ((reason: string) => void)[] = [];
   void connection.closed().then((error) => {
     const reason = error instanceof Error ? textOf(error) : "closed by the server";

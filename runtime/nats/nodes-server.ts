@@ -24,13 +24,15 @@ export interface NodesAccounts {
   readonly tlsFile: string;
   /** Where leaf nodes connect, `HOST:PORT`; null: nowhere. */
   readonly leafNodes: string | null;
+  /** Where nodes connect over WebSockets, likewise. */
+  readonly webSockets: string | null;
 }
 
 export async function writeNodesConfig(
   files: ServerFiles,
   accounts: NodesAccounts & { readonly host: string; readonly port: number },
 ): Promise<void> {
-  const { host, issuer, leafNodes, managerId, nodesUser, port, systemUser, tlsFile } = accounts;
+  const { host, issuer, leafNodes, managerId, nodesUser, port, systemUser, tlsFile, webSockets } = accounts;
   const tls = [
     "tls {",
     `  cert_file: ${JSON.stringify(tlsFile)}`,
@@ -55,6 +57,16 @@ export async function writeNodesConfig(
           `  listen: ${JSON.stringify(leafNodes)}`,
           "  # A leaf node uses the addresses that it was given: behind NAT, others do not lead here.",
           "  no_advertise: true",
+          ...tls.map((line) => `  ${line}`),
+          "}",
+        ]),
+    ...(webSockets === null
+      ? []
+      : [
+          "websocket {",
+          `  listen: ${JSON.stringify(webSockets)}`,
+          "  # As for other clients.",
+          '  handshake_timeout: "5s"',
           ...tls.map((line) => `  ${line}`),
           "}",
         ]),

@@ -305,36 +305,55 @@ test.serial(
 );
 
 test.serial(
-  "a rotation of the root ends with a node over NATS that trusts the new one, and has kept its session",
+  "a rotation of the root ends with nodes over NATS and WebSockets that trust the new one, and have kept their sessions",
   async (t) => {
     t.timeout(patient(120_000));
-    const port = await freePort();
-    const manager = await startManager(t, { args: ["--listen-nodes-nats", `127.0.0.1:${port}`] });
-    const agent = await startAgent(t, manager, { hostname: "far", join: `nats://127.0.0.1:${port}` });
+    const { manager, urls } = await startWithWebSockets(t);
+    const agents = await Promise.all(
+      urls.map((join_, at) => startAgent(t, manager, { hostname: `far-${at}`, join: join_ })),
+    );
+    await createService(manager, sleepers("web", 2));
+    await until("two running tasks", async () => (await runningTasks(manager)).length === 2);
+    for (const { id } of await runningTasks(manager))
+      t.is(
+        (await manager.muster("task", "exec", id, "sh", "-c", "head -c 200000 /dev/zero | tr '\\0' x")).length,
+        200_000,
+      );
     const before = await manager.muster("ca");
     await manager.muster("swarm", "ca", "--rotate", "--detach");
-    const root = async (): Promise<string> => {
-      const trusted = (await nodeCalled(manager, "far")).description?.tlsInfo?.trustRoot ?? new Uint8Array();
-      return Buffer.from(trusted).toString().trim();
-    };
-    await until("the new root on the node", async () => (await root()) !== before, 30_000);
-    t.is(await root(), await manager.muster("ca"));
-    t.true(await isReady(manager, "far"));
-    t.is(new Set(agent.sessions()).size, 1);
+    for (const [at, agent] of agents.entries()) {
+      const root = async (): Promise<string> => {
+        const trusted = (await nodeCalled(manager, `far-${at}`)).description?.tlsInfo?.trustRoot ?? new Uint8Array();
+        return Buffer.from(trusted).toString().trim();
+      };
+      await until("the new root on the node", async () => (await root()) !== before, 30_000);
+      t.is(await root(), await manager.muster("ca"));
+      t.true(await isReady(manager, `far-${at}`));
+      t.is(new Set(agent.sessions()).size, 1);
+    }
   },
 );
 
+/** A manager that serves nodes over NATS, and over NATS in WebSockets. */
+async function startWithWebSockets(t: ExecutionContext) {
+  const [port, wssPort] = [await freePort(), await freePort()];
+  const listen = ["--listen-nodes-nats", `127.0.0.1:${port}`, "--listen-nodes-wss", `127.0.0.1:${wssPort}`];
+  const manager = await startManager(t, { args: listen });
+  return { manager, urls: [`nats://127.0.0.1:${port}`, `wss://127.0.0.1:${wssPort}`] };
+}
+
 test.serial("an agent whose token is wrong ends at once, and says so", async (t) => {
   t.timeout(patient(120_000));
-  const port = await freePort();
-  const manager = await startManager(t, { args: ["--listen-nodes-nats", `127.0.0.1:${port}`] });
+  const { manager, urls } = await startWithWebSockets(t);
   const token = await manager.muster("token", "worker");
   const wrong = `${token.slice(0, -1)}${token.endsWith("a") ? "b" : "a"}`;
-  const at = ["--join", `nats://127.0.0.1:${port}`, "--token", wrong];
-  const { code, ms, stderr } = await runMuster(["agent", "--data-dir", tempDir(t, "agent"), ...at]);
-  t.is(code, 1);
-  t.regex(stderr, /A valid join token is necessary to join this cluster/);
-  t.log(`ended after ${Math.round(ms)} ms`);
-  // Less than its five attempts, two seconds apart.
-  t.true(ms < patient(8_000));
+  for (const url of urls) {
+    const at = ["--join", url, "--token", wrong];
+    const { code, ms, stderr } = await runMuster(["agent", "--data-dir", tempDir(t, "agent"), ...at]);
+    t.is(code, 1);
+    t.regex(stderr, /A valid join token is necessary to join this cluster/);
+    t.log(`ended after ${Math.round(ms)} ms over ${url}`);
+    // Less than its five attempts, two seconds apart.
+    t.true(ms < patient(8_000));
+  }
 });

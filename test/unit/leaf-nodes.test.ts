@@ -107,6 +107,7 @@ async function startManager(t: ExecutionContext, managerId: string, root: Root, 
       nodesUser: nodesUser.getPublicKey(),
       tlsFile: "/proc/self/fd/3",
       leafNodes: `${host}:${leafPort}`,
+      webSockets: null,
     },
   });
   t.teardown(async () => {
@@ -284,6 +285,15 @@ test("a site's server is verified by its CA, and gets the credentials that it wa
   const text = new TextDecoder();
   const credentials = text.decode(fmtCreds(await encodeUser("node", user, account), user));
   const seed = text.decode(user.getSeed());
+  const wss = async (lines: readonly string[] = []) => {
+    const port = await freePort();
+    await serve(t, [`websocket { listen: "${host}:${port}", ${tls} }`, ...lines]);
+    return `${host}:${port}`;
+  };
+  const [overWebSocket, withKeysOverWebSocket] = [
+    await wss(),
+    await wss([`authorization { users: [{ nkey: ${user.getPublicKey()} }] }`]),
+  ];
   const [secured, withKeys, withAccounts, withPasswords] = [
     await serve(t, [tls]),
     await serve(t, [tls, `authorization { users: [{ nkey: ${user.getPublicKey()} }] }`]),
@@ -304,29 +314,48 @@ test("a site's server is verified by its CA, and gets the credentials that it wa
     await t.throwsAsync(dial(url, given), { instanceOf: NatsProblem, message }, url);
   await until("the servers", async () => {
     const greeted = await Promise.all(
-      [secured, withKeys, withAccounts, withPasswords].map((at) => managerAt(`nats://${at}`)),
+      [
+        ...[secured, withKeys, withAccounts, withPasswords].map((at) => `nats://${at}`),
+        ...[overWebSocket, withKeysOverWebSocket].map((at) => `wss://${at}`),
+      ].map((url) => managerAt(url)),
     );
     return greeted.every((name) => name !== null);
   });
 
-  for (const scheme of ["tls", "nats"]) {
-    const connection = await dial(`${scheme}://${secured}`, { ca, credentials: none });
+  for (const url of [
+    `tls://${secured}`,
+    `nats://${secured}`,
+    `wss://${overWebSocket}`,
+    `wss://${overWebSocket}/a/path`,
+  ]) {
+    const connection = await dial(url, { ca, credentials: none });
     const heard = new Promise<string>((resolve) => {
       connection.bus.subscribe("a", ({ data }) => resolve(text.decode(data)));
     });
     connection.bus.publish("a", new TextEncoder().encode("hello"));
     t.is(await heard, "hello");
-    await refuses(`${scheme}://${secured}`, { ca: none, credentials: none }, /signed by an unknown CA/);
-    await refuses(`${scheme}://${secured}`, { ca: (await rootOf()).certificatePem, credentials: none }, /certificate/);
+    const ended = new Promise<string>((resolve) => connection.onClosed(resolve));
+    connection.close();
+    t.regex(await ended, /^the connection to NATS has ended/);
+    await refuses(url, { ca: none, credentials: none }, /signed by an unknown CA/);
+    await refuses(url, { ca: (await rootOf()).certificatePem, credentials: none }, /certificate/);
   }
   await refuses(`tls://${withPasswords}`, { ca, credentials: none }, /does not support TLS/);
-  await dial(`tls://${withKeys}`, { ca, credentials: `${seed}\n` });
+  for (const url of [`tls://${withKeys}`, `wss://${withKeysOverWebSocket}`]) {
+    await dial(url, { ca, credentials: `${seed}\n` });
+    await refuses(url, { ca, credentials: text.decode(createUser().getSeed()) }, /rejected the credentials/);
+    await refuses(url, { ca, credentials: none }, /rejected the credentials/);
+  }
+  // A server without WebSockets there, and a frozen one.
+  await refuses(`wss://${secured}`, { ca, credentials: none }, /^no nats-server answers at/);
+  const silent = createServer().listen(0, host);
+  await once(silent, "listening");
+  t.teardown(() => silent.close());
   await refuses(
-    `tls://${withKeys}`,
-    { ca, credentials: text.decode(createUser().getSeed()) },
-    /rejected the credentials/,
+    `wss://${host}:${(silent.address() as AddressInfo).port}`,
+    { ca, credentials: none },
+    /^no nats-server answers/,
   );
-  await refuses(`tls://${withKeys}`, { ca, credentials: none }, /rejected the credentials/);
   for (const each of [credentials, credentials.trim()])
     await dial(`nats://${withAccounts}`, { ca: none, credentials: each });
   await refuses(`nats://${withAccounts}`, { ca: none, credentials: seed }, /rejected the credentials/);

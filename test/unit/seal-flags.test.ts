@@ -56,7 +56,7 @@ test("files of --seal are checked before anything starts", async (t) => {
     t.regex(t.throws(() => sealed(values), { instanceOf: UserError })?.message ?? "", sentence);
 });
 
-test("a URL has a password only with --seal, and a manager's leaf nodes need its nodes' NATS", async (t) => {
+test("a URL has a password only with --seal, and a manager's leaf nodes and WebSockets need its nodes' NATS", async (t) => {
   const settings = (command: typeof agent, values: object) =>
     (command.checkSettings as (values: object) => Promise<unknown>)({ "data-dir": "/tmp/x", ...values });
   const join_ = ["nats://u:p@a:4222"];
@@ -67,6 +67,12 @@ test("a URL has a password only with --seal, and a manager's leaf nodes need its
     instanceOf: UsageError,
     message: /^--listen-leaf-nodes requires --listen-nodes-nats/,
   });
+  await t.throwsAsync(settings(manager, { "listen-nodes-wss": "127.0.0.1" }), {
+    instanceOf: UsageError,
+    message: /^--listen-nodes-wss requires --listen-nodes-nats/,
+  });
+  await t.notThrowsAsync(settings(agent, { join: ["wss://a", "wss://b:8443/nats"] }));
+  await t.throwsAsync(settings(agent, { join: ["ws://a"] }), { instanceOf: UserError });
   await t.throwsAsync(settings(manager, { "leaf-nodes-name": ["x"] }), {
     instanceOf: UsageError,
     message: /^--leaf-nodes-name requires --listen-leaf-nodes/,
