@@ -8,9 +8,9 @@ export class NotThereError extends UserError {
   override readonly name = "NotThereError";
 }
 
-/** Docker's message, which differs for volumes. */
+/** Docker's message. */
 export function notThere(noun: string, text: string): NotThereError {
-  return new NotThereError(noun === "volume" ? `get ${text}: no such volume` : `${noun} ${text} not found`);
+  return new NotThereError(`${noun} ${text} not found`);
 }
 
 /** A remote command has ended with this status, which becomes ours; it has printed its own messages. */

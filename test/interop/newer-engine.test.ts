@@ -12,6 +12,7 @@ else {
   process.env["PATH"] = [join(folder, "usr/bin"), join(folder, "usr/sbin"), process.env["PATH"]].join(":");
   await import("./engine.test.ts");
   await import("./docker-api.test.ts");
+  await import("./docker-words.test.ts");
   await import("./docker-go.test.ts");
   await import("./stack.test.ts");
 }
