@@ -1,17 +1,22 @@
 /**
- * Docker's client at a manager and, in the same run, at a stock dockerd: its usual commands, a list of all tasks with the longest
- * time that other requests wait meanwhile, and many clients that follow events. Tasks run on simulated agents.
+ * Docker's client at a manager and at a stock dockerd, in turns: its usual commands, a list of all tasks with the longest turn of our
+ * manager and the longest time that other requests wait meanwhile, and many clients that follow events. Tasks run on simulated agents.
+ *
+ * A command's time is also shown in parts: the client's alone, against a server that answers with what the manager said before, at once
+ * (`replay.ts`), and the manager's alone, which curl needs for the same requests on one connection.
  */
-import { execFile, execFileSync } from "node:child_process";
+import { execFile } from "node:child_process";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { Agent, get, request } from "node:http";
+import { Agent, request } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { Generator } from "./generator.ts";
-import { agentsOf, atEachManager } from "./load.ts";
-import { until, type Peer } from "./peers.ts";
+import { agentsOf } from "./load.ts";
+import { engineRead, hasDockerd, startDockerd, startMuster, until, type MusterPeer, type Peer } from "./peers.ts";
+import { Replay } from "./replay.ts";
 import { percentile, table } from "./table.ts";
+import { turnsFromNow } from "./turns.ts";
 
 const run = promisify(execFile);
 
@@ -22,76 +27,148 @@ interface Load {
   readonly followers: number;
 }
 
-const runTimeoutMs = 400_000;
-const repeats = 7;
-const columns = [
-  "manager",
-  "load",
-  "service ls",
-  "node ls",
-  "service ps",
-  "stack deploy",
-  "GET /tasks",
-  "its size",
-  "longest wait of a ping meanwhile",
-  "/events clients",
-  "an event at all of them",
-];
+const runTimeoutMs = 600_000;
+const repeats = 9;
+/** Time without a list, to compare its turns with. */
+const restMs = 2_000;
 
 function ms(value: number): string {
   return `${value < 10 ? value.toFixed(1) : Math.round(value)} ms`;
 }
 
-/** The client's time for a command, in milliseconds: the median. */
-async function commandMs(peer: Peer, ...words: readonly string[]): Promise<number> {
-  const times: number[] = [];
-  for (let at = 0; at < repeats; at += 1) {
-    const startedAt = performance.now();
-    await run("docker", ["-H", `unix://${peer.dockerSocket}`, ...words], { timeout: 120_000, maxBuffer: 256 << 20 });
-    times.push(performance.now() - startedAt);
-  }
-  return percentile(times, 0.5);
+function loadName({ services, tasks, agents }: Load): string {
+  return `${services} services, ${tasks.toLocaleString("en")} tasks, ${agents} nodes`;
 }
 
-interface Fetched {
+async function timed(work: () => Promise<unknown>): Promise<number> {
+  const startedAt = performance.now();
+  await work();
+  return performance.now() - startedAt;
+}
+
+async function docker(socket: string, words: readonly string[]): Promise<void> {
+  await run("docker", ["-H", `unix://${socket}`, ...words], { timeout: 120_000, maxBuffer: 256 << 20 });
+}
+
+/** A command of Docker's client. A command that changes something has another name in it each time, and is undone after. */
+interface Command {
+  readonly name: string;
+  words(stack: string): readonly string[];
+  undone?(stack: string): readonly string[];
+}
+
+function commandsOf(composeFile: string): readonly Command[] {
+  return [
+    { name: "service ls", words: () => ["service", "ls"] },
+    { name: "node ls", words: () => ["node", "ls"] },
+    { name: "service ps", words: () => ["service", "ps", "bench0"] },
+    {
+      name: "stack deploy",
+      words: (stack) => ["stack", "deploy", "--resolve-image", "never", "-c", composeFile, stack],
+      undone: (stack) => ["stack", "rm", stack],
+    },
+  ];
+}
+
+/** The time of each request by curl, one after the other on one connection, added up, in milliseconds. */
+async function curlMs(socket: string, { asked }: Replay, stackBefore: string, stack: string): Promise<number> {
+  const quoted = (value: string): string => JSON.stringify(value.replaceAll(stackBefore, stack));
+  const parts = asked.map(({ method, path, body }) =>
+    [
+      `url = ${quoted(`http://docker${path}`)}`,
+      `unix-socket = ${quoted(socket)}`,
+      'output = "/dev/null"',
+      String.raw`write-out = "%{time_total}\n"`,
+      method === "HEAD" ? "head" : `request = "${method}"`,
+      ...(body === "" ? [] : ['header = "content-type: application/json"', `data-binary = ${quoted(body)}`]),
+    ].join("\n"),
+  );
+  const curl = run("curl", ["--silent", "--show-error", "--fail", "--config", "-"], { maxBuffer: 1 << 20 });
+  curl.child.stdin?.end(parts.join("\nnext\n"));
+  const { stdout } = await curl;
+  return stdout.split("\n").reduce((sum, seconds) => sum + Number(seconds) * 1_000, 0);
+}
+
+const yes = (): boolean => true;
+const no = (): boolean => false;
+
+interface Turn {
+  readonly peer: Peer;
+  readonly replay: Replay;
+  /** Of the replay. */
+  readonly socket: string;
+  readonly stack: string;
+  readonly first: number;
+  readonly command: number[];
+  readonly client: number[];
+  readonly manager: number[];
+}
+
+/** Times of a command at each manager, in turns. */
+async function timesOf(peers: readonly Peer[], command: Command, folder: string): Promise<readonly Turn[]> {
+  let number = 0;
+  const stackName = (): string => `stack${(number += 1)}x`;
+  const undo = async (peer: Peer, stack: string): Promise<void> => {
+    const words = command.undone?.(stack);
+    if (words === undefined) return;
+    // A stock manager refuses to remove a network while tasks of the removed services still use it.
+    await until(words.join(" "), () => docker(peer.dockerSocket, words).then(yes, no));
+  };
+  const all: Turn[] = [];
+  for (const peer of peers) {
+    const [once, stack] = [stackName(), stackName()];
+    const first = await timed(() => docker(peer.dockerSocket, command.words(once)));
+    await undo(peer, once);
+    const socket = join(folder, `${peer.name}-${stack}.sock`);
+    const replay = await Replay.start(peer.dockerSocket, socket);
+    await docker(socket, command.words(stack));
+    await undo(peer, stack);
+    all.push({ peer, replay, socket, stack, first, command: [], client: [], manager: [] });
+  }
+  for (let at = 0; at < repeats; at += 1)
+    for (const { peer, replay, socket, stack, ...times } of all) {
+      const [byClient, byCurl] = [stackName(), stackName()];
+      times.command.push(await timed(() => docker(peer.dockerSocket, command.words(byClient))));
+      await undo(peer, byClient);
+      replay.rewind();
+      times.client.push(await timed(() => docker(socket, command.words(stack))));
+      times.manager.push(await curlMs(peer.dockerSocket, replay, stack, byCurl));
+      await undo(peer, byCurl);
+    }
+  for (const { replay } of all) replay.stop();
+  return all;
+}
+
+interface Listing {
   readonly tookMs: number;
   readonly bytes: number;
+  readonly longestPingMs: number;
+  readonly longestTurnMs: number | null;
 }
 
-function fetched(socketPath: string, path: string, agent?: Agent): Promise<Fetched> {
-  const startedAt = performance.now();
-  return new Promise((resolve, reject) => {
-    get({ socketPath, path, ...(agent === undefined ? {} : { agent }) }, (response) => {
-      let bytes = 0;
-      response.on("data", (chunk: Buffer) => (bytes += chunk.length));
-      response.on("end", () => resolve({ tookMs: performance.now() - startedAt, bytes }));
-    }).on("error", reject);
-  });
-}
-
-/** A list of all tasks, in the median, and the longest ping that was sent while one was in progress. */
-async function listing({ dockerSocket }: Peer): Promise<Fetched & { readonly longestPingMs: number }> {
+/** A list of all tasks, and pings that are sent meanwhile. */
+async function listing(peer: Peer): Promise<Listing> {
   const agent = new Agent({ keepAlive: true, maxSockets: 1 });
-  const lists: Fetched[] = [];
+  await engineRead(peer.dockerSocket, "/_ping", agent);
+  const turns = isMuster(peer) ? await turnsFromNow(peer.turnsSocket) : null;
   let longestPingMs = 0;
-  for (let at = 0; at < repeats; at += 1) {
-    let isOver = false;
-    const list = fetched(dockerSocket, "/v1.41/tasks").finally(() => (isOver = true));
-    while (!isOver) longestPingMs = Math.max(longestPingMs, (await fetched(dockerSocket, "/_ping", agent)).tookMs);
-    lists.push(await list);
-  }
+  let isOver = false;
+  const startedAt = performance.now();
+  const list = engineRead(peer.dockerSocket, "/v1.41/tasks").then(({ length }) => {
+    isOver = true;
+    return { bytes: length, tookMs: performance.now() - startedAt };
+  });
+  while (!isOver)
+    longestPingMs = Math.max(longestPingMs, await timed(() => engineRead(peer.dockerSocket, "/_ping", agent)));
   agent.destroy();
-  return {
-    tookMs: percentile(
-      lists.map(({ tookMs }) => tookMs),
-      0.5,
-    ),
-    bytes: lists[0]?.bytes ?? 0,
-    longestPingMs,
-  };
+  return { ...(await list), longestPingMs, longestTurnMs: (await turns?.()) ?? null };
 }
 
-/** From the command that changes a node to its event at the last of the followers, in milliseconds. */
+function isMuster(peer: Peer): peer is MusterPeer {
+  return "turnsSocket" in peer;
+}
+
+/** From the request that creates a secret to its event at the last of the followers, in milliseconds. */
 async function eventMs(peer: Peer, followers: number): Promise<number> {
   let told = 0;
   let ready = 0;
@@ -123,35 +200,61 @@ async function eventMs(peer: Peer, followers: number): Promise<number> {
   }
 }
 
-async function row(peer: Peer, load: Load, composeFile: string): Promise<readonly string[]> {
-  const agents = new Generator(peer, agentsOf({ agents: load.agents, batch: true }));
-  try {
-    await agents.join();
-    for (let at = 0; at < load.services; at += 1) peer.createService(`bench${at}`, load.tasks / load.services);
-    await until(`${load.tasks} running tasks`, () => agents.sum("running") >= load.tasks, runTimeoutMs);
-    const services = await commandMs(peer, "service", "ls");
-    const nodes = await commandMs(peer, "node", "ls");
-    const tasks = await commandMs(peer, "service", "ps", "bench0");
-    const list = await listing(peer);
-    const event = await eventMs(peer, load.followers);
-    const startedAt = performance.now();
-    const words = ["stack", "deploy", "--resolve-image", "never", "-c", composeFile, "bench"];
-    execFileSync("docker", ["-H", `unix://${peer.dockerSocket}`, ...words], { stdio: "ignore", timeout: 120_000 });
-    return [
+async function listRows(peer: Peer, load: Load): Promise<readonly (readonly string[])[]> {
+  const turns = isMuster(peer) ? await turnsFromNow(peer.turnsSocket) : null;
+  await new Promise((resolve) => setTimeout(resolve, restMs));
+  const atRest = (await turns?.()) ?? null;
+  const first = await listing(peer);
+  const repeated: Listing[] = [];
+  for (let at = 0; at < repeats; at += 1) repeated.push(await listing(peer));
+  const turn = (value: number | null): string => (value === null ? "" : ms(value));
+  const longest = (of: (list: Listing) => number): number => Math.max(...repeated.map(of));
+  const median = percentile(
+    repeated.map(({ tookMs }) => tookMs),
+    0.5,
+  );
+  const size = `${(first.bytes / 2 ** 20).toFixed(1)} MiB`;
+  return [
+    [
       peer.name,
-      `${load.services} services, ${load.tasks.toLocaleString("en")} tasks, ${load.agents} nodes`,
-      ms(services),
-      ms(nodes),
-      ms(tasks),
-      ms(performance.now() - startedAt),
-      ms(list.tookMs),
-      `${(list.bytes / 2 ** 20).toFixed(1)} MiB`,
-      ms(list.longestPingMs),
-      String(load.followers),
-      ms(event),
-    ];
+      loadName(load),
+      "the first list",
+      ms(first.tookMs),
+      size,
+      ms(first.longestPingMs),
+      turn(first.longestTurnMs),
+    ],
+    [
+      peer.name,
+      "",
+      `${repeats} more`,
+      ms(median),
+      size,
+      ms(longest(({ longestPingMs }) => longestPingMs)),
+      isMuster(peer) ? ms(longest(({ longestTurnMs }) => longestTurnMs ?? 0)) : "",
+    ],
+    [peer.name, "", `none, for ${restMs / 1_000} s`, "", "", "", turn(atRest)],
+  ];
+}
+
+/** Both managers at once, with agents of their own. */
+async function loaded<Result>(load: Load, use: (peers: readonly Peer[]) => Promise<Result>): Promise<Result> {
+  const ends: (() => Promise<void>)[] = [];
+  try {
+    const peers: Peer[] = [];
+    for (const start of [() => startMuster([], true), ...(hasDockerd() ? [startDockerd] : [])]) {
+      const peer = await start();
+      ends.push(() => peer.stop());
+      const agents = new Generator(peer, agentsOf({ agents: load.agents, batch: true }));
+      ends.push(() => agents.end());
+      await agents.join();
+      for (let at = 0; at < load.services; at += 1) peer.createService(`bench${at}`, load.tasks / load.services);
+      await until(`${load.tasks} running tasks`, () => agents.sum("running") >= load.tasks, runTimeoutMs);
+      peers.push(peer);
+    }
+    return await use(peers);
   } finally {
-    await agents.end();
+    for (const end of ends.toReversed()) await end();
   }
 }
 
@@ -166,12 +269,39 @@ export async function dockerApiTable(short: boolean): Promise<string> {
   const file = join(folder, "compose.yaml");
   const services = Array.from({ length: 10 }, (_, at) => `  part${at}: {image: "bench:1", deploy: {replicas: 1}}\n`);
   writeFileSync(file, `version: "3.8"\nservices:\n${services.join("")}`);
+  const commands: (readonly string[])[] = [];
+  const lists: (readonly string[])[] = [];
+  const events: (readonly string[])[] = [];
   try {
-    return table(
-      "Docker's client at a manager",
-      columns,
-      await atEachManager(loads, (peer, load) => row(peer, load, file)),
-    );
+    for (const load of loads)
+      await loaded(load, async (peers) => {
+        for (const peer of peers) lists.push(...(await listRows(peer, load)));
+        for (const command of commandsOf(file)) {
+          for (const { peer, first, ...times } of await timesOf(peers, command, folder))
+            commands.push([
+              command.name,
+              loadName(load),
+              peer.name,
+              ...[times.command, times.client, times.manager].map((values) => ms(percentile(values, 0.5))),
+              ms(first),
+            ]);
+        }
+        for (const peer of peers)
+          events.push([peer.name, loadName(load), String(load.followers), ms(await eventMs(peer, load.followers))]);
+      });
+    return [
+      table(
+        "Docker's client at a manager",
+        ["command", "load", "manager", "median", "client alone", "manager alone", "the first time"],
+        commands,
+      ),
+      table(
+        "GET /tasks",
+        ["manager", "load", "list", "median", "its size", "longest ping meanwhile", "longest turn"],
+        lists,
+      ),
+      table("GET /events", ["manager", "load", "clients", "an event at all of them"], events),
+    ].join("");
   } finally {
     rmSync(folder, { recursive: true, force: true });
   }

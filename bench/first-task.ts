@@ -4,14 +4,14 @@
  */
 import { execFile } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
-import { Agent, get } from "node:http";
+import { Agent } from "node:http";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
-import { json } from "node:stream/consumers";
 import { promisify } from "node:util";
 import { packSingleFile } from "../tools/package/single-file.ts";
 import { engineMissing, startEngine, type DockerEngine } from "../test/fixtures/docker-engine.ts";
 import { Cluster } from "./cluster.ts";
+import { engineGet } from "./peers.ts";
 import { percentile, table } from "./table.ts";
 
 const run = promisify(execFile);
@@ -44,14 +44,11 @@ interface Found {
   readonly Status: { readonly State: string };
 }
 
-function tasksOf(socketPath: string, agent: Agent, service: string): Promise<readonly Found[]> {
+async function tasksOf(socket: string, agent: Agent, service: string): Promise<readonly Found[]> {
   const filters = encodeURIComponent(JSON.stringify({ service: [service] }));
-  return new Promise((resolve, reject) => {
-    get({ socketPath, agent, path: `/${apiVersion}/tasks?filters=${filters}` }, (response) => {
-      // Until the service exists, a filter by its name is an error.
-      json(response).then((found) => resolve(Array.isArray(found) ? (found as readonly Found[]) : []), reject);
-    }).once("error", reject);
-  });
+  const found = await engineGet<unknown>(socket, `/${apiVersion}/tasks?filters=${filters}`, agent);
+  // Until the service exists, a filter by its name is an error.
+  return Array.isArray(found) ? (found as readonly Found[]) : [];
 }
 
 interface Took {

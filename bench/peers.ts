@@ -4,10 +4,9 @@
  */
 import { execFileSync, spawn, type ChildProcess } from "node:child_process";
 import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
-import { get, type IncomingMessage } from "node:http";
+import { get, type Agent, type IncomingMessage } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { json } from "node:stream/consumers";
 import { fileURLToPath } from "node:url";
 import { connectUnix } from "../edges/grpc/client.ts";
 import {
@@ -19,6 +18,7 @@ import {
 import { freePort } from "../test/fixtures/ports.ts";
 import { unmountBelow } from "../test/support/mounts.ts";
 import { cpuSeconds, memoryMiB, processTree } from "./processes.ts";
+import { measuringTurns } from "./turns.ts";
 
 export interface Peer {
   readonly name: string;
@@ -81,12 +81,14 @@ async function ended(child: ChildProcess, graceMs: number): Promise<void> {
 }
 
 export interface MusterPeer extends Peer {
+  /** For `turnsFromNow`. */
+  readonly turnsSocket: string;
   /** Ends it by that signal, starts it again on its data, and returns when its control socket answers a request, in milliseconds. */
   restart(signal: "SIGTERM" | "SIGKILL"): Promise<number>;
 }
 
-/** `flags`: further flags of the manager. */
-export async function startMuster(flags: readonly string[] = []): Promise<MusterPeer> {
+/** `flags`: further flags of the manager. `measuresTurns`: its turns can be measured. */
+export async function startMuster(flags: readonly string[] = [], measuresTurns = false): Promise<MusterPeer> {
   const dir = mkdtempSync(join(tmpdir(), "muster-bench-"));
   const port = await freePort();
   const socket = join(dir, "control.sock");
@@ -96,7 +98,9 @@ export async function startMuster(flags: readonly string[] = []): Promise<Muster
       timeout: 60_000,
     }).trim();
   const args = ["manager", "--data-dir", dir, "--listen", `127.0.0.1:${port}`, "--advertise", "127.0.0.1", ...flags];
-  const spawned = (): ChildProcess => spawn(program, args, { stdio: ["ignore", "ignore", "inherit"] });
+  const turnsSocket = join(dir, "turns.sock");
+  const env = { ...process.env, ...(measuresTurns ? measuringTurns(turnsSocket) : {}) };
+  const spawned = (): ChildProcess => spawn(program, args, { env, stdio: ["ignore", "ignore", "inherit"] });
   let child = spawned();
   const stop = async (): Promise<void> => {
     await ended(child, 10_000);
@@ -151,6 +155,7 @@ export async function startMuster(flags: readonly string[] = []): Promise<Muster
     name: "muster",
     running,
     restart,
+    turnsSocket,
     host: "127.0.0.1",
     port,
     socket,
@@ -167,12 +172,17 @@ export async function startMuster(flags: readonly string[] = []): Promise<Muster
   };
 }
 
-/** The answer to a GET of Docker's Engine API, which is JSON. */
-export async function engineGet<Answer>(dockerSocket: string, path: string): Promise<Answer> {
+/** The answer to a GET of Docker's Engine API. `agent`: keeps its connection for the next one. */
+export async function engineRead(dockerSocket: string, path: string, agent?: Agent): Promise<Buffer> {
   const response = await new Promise<IncomingMessage>((resolve, reject) =>
-    get({ socketPath: dockerSocket, path }, resolve).once("error", reject),
+    get({ socketPath: dockerSocket, path, ...(agent === undefined ? {} : { agent }) }, resolve).once("error", reject),
   );
-  return (await json(response)) as Answer;
+  return Buffer.concat((await response.toArray()) as Buffer[]);
+}
+
+/** Likewise, of JSON. */
+export async function engineGet<Answer>(dockerSocket: string, path: string, agent?: Agent): Promise<Answer> {
+  return JSON.parse((await engineRead(dockerSocket, path, agent)).toString()) as Answer;
 }
 
 export function hasDockerd(): boolean {

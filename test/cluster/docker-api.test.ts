@@ -4,6 +4,7 @@ import { request } from "node:https";
 import { connect } from "node:net";
 import { join } from "node:path";
 import anyTest from "ava";
+import { newestVersion, oldestVersion } from "../../edges/docker/api-version.ts";
 import { ask } from "../fixtures/engine-api.ts";
 import { startManager, tempDir, type TestManager } from "../fixtures/muster.ts";
 import { freePort } from "../fixtures/ports.ts";
@@ -119,6 +120,27 @@ function residentBytes(pid: number): number {
   const [, kilobytes = "0"] = /^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, "utf8")) ?? [];
   return Number(kilobytes) * 1_024;
 }
+
+test("each version from the oldest to the newest is served by its prefix", async (t) => {
+  const manager = await startManager(t);
+  await manager.ready();
+  const socket = join(manager.dataDir, "docker.sock");
+  const get = (path: string): ReturnType<typeof ask> => ask(socket, { method: "GET", path });
+  const nouns = ["info", "version", "swarm", "nodes", "services", "tasks", "networks", "secrets", "configs", "volumes"];
+  const [oldest, newest] = [oldestVersion, newestVersion].map((version) => Number(version.split(".")[1])) as [
+    number,
+    number,
+  ];
+  for (let minor = oldest; minor <= newest; minor += 1)
+    for (const noun of [...nouns, "containers/json", "images/json", "system/df"]) {
+      const { status, text } = await get(`/v1.${minor}/${noun}`);
+      t.is(status, 200, `1.${minor} ${noun}: ${text}`);
+      t.notThrows(() => JSON.parse(text) as unknown, `1.${minor} ${noun}`);
+    }
+  t.is((await get(`/v1.${oldest - 1}/info`)).status, 400);
+  t.is((await get(`/v1.${newest + 1}/info`)).status, 400);
+  t.is((await get("/info")).status, 200);
+});
 
 test("abuse is answered and leaves nothing behind", async (t) => {
   const manager = await startManager(t);

@@ -22,7 +22,7 @@ export interface TaskContainer {
 }
 
 /** Null for a task before its container is created, and for the attachment of an engine's own container. */
-export function containerState({ spec, status }: Task): ContainerState | null {
+function containerState({ spec, status }: Task): ContainerState | null {
   if (spec === null || spec.attachment !== null) return null;
   const state = status?.state ?? TaskState.NEW;
   // A task that was rejected, or ended before it was prepared, has never had one.
@@ -30,6 +30,28 @@ export function containerState({ spec, status }: Task): ContainerState | null {
   if (state < TaskState.RUNNING) return "created";
   if (state === TaskState.RUNNING) return "running";
   return state >= TaskState.ORPHANED ? "dead" : "exited";
+}
+
+interface ContainerCounts {
+  readonly all: number;
+  readonly running: number;
+}
+
+const counted = new WeakMap<Store, { readonly version: number; readonly counts: ContainerCounts }>();
+
+/** Containers of the whole cluster. Clients ask for them before many commands, and rarely has anything changed. */
+export function containerCounts(store: Store): ContainerCounts {
+  const known = counted.get(store);
+  if (known !== undefined) return known.counts;
+  let [all, running] = [0, 0];
+  for (const task of store.all("task")) {
+    const state = containerState(task);
+    if (state !== null) all += 1;
+    if (state === "running") running += 1;
+  }
+  const counts = { all, running };
+  counted.set(store, { version: store.version, counts });
+  return counts;
 }
 
 /** A process has no container: its task's id, in the form of one. */

@@ -16,7 +16,7 @@ import { findCluster } from "../find.ts";
 import { badRequest } from "../failure.ts";
 import { isSet } from "../go-text.ts";
 import { filtersOf, ok, type DockerRequest, type Handler } from "../request.ts";
-import { allContainers, containerState } from "./containers.ts";
+import { allContainers, containerCounts } from "./containers.ts";
 
 /** Go's name of the processor. */
 const goArch: string = ({ x64: "amd64", arm: "arm" } as Readonly<Record<string, string>>)[arch()] ?? arch();
@@ -74,13 +74,7 @@ export const info: Handler = async ({ calls, backend }) => {
     calls.unary(OperatorService.methods.Status, StatusRequest.create({})),
   ]);
   const managers = nodes.filter(isManager);
-  const states = { running: 0, all: 0 };
-  for (const task of backend.store.all("task")) {
-    const state = containerState(task);
-    if (state === null) continue;
-    states.all += 1;
-    if (state === "running") states.running += 1;
-  }
+  const states = containerCounts(backend.store);
   return ok({
     ID: status.clusterId,
     Containers: states.all,
