@@ -42,7 +42,7 @@ const counted = new WeakMap<Store, { readonly version: number; readonly counts: 
 /** Containers of the whole cluster. Clients ask for them before many commands, and rarely has anything changed. */
 export function containerCounts(store: Store): ContainerCounts {
   const known = counted.get(store);
-  if (known !== undefined) return known.counts;
+  if (known?.version === store.version) return known.counts;
   let [all, running] = [0, 0];
   for (const task of store.all("task")) {
     const state = containerState(task);
