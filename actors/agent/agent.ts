@@ -30,7 +30,7 @@ import { CertificateActor } from "./certificate.ts";
 import { AgentCalls } from "./calls.ts";
 import { AgentInspection } from "./inspection.ts";
 import type { RecordingRing } from "../../runtime/recording/ring.ts";
-import { AgentDrivers } from "./drivers.ts";
+import { AgentDrivers, type DriverFacts } from "./drivers.ts";
 import { AgentLogs } from "./logs.ts";
 import { ManagerList } from "./managers.ts";
 import type { AgentPorts, TaskDriver } from "./ports.ts";
@@ -45,6 +45,7 @@ import { NetworkFollower } from "./network-follower.ts";
 import { PolicyFollower, type NodeDataplane } from "./policy-follower.ts";
 import { Tunnel } from "./tunnel.ts";
 import { sentence } from "../sentence.ts";
+import { LastResult } from "../../lib/last-result.ts";
 
 interface AgentOptions {
   /**
@@ -102,6 +103,7 @@ class NodeAgent implements Agent {
   readonly #managers: ManagerList;
   readonly #reports: StatusReports;
   readonly #drivers: AgentDrivers;
+  readonly #description = new LastResult<NodeDescription>();
   readonly #tasks: AgentTasks;
   readonly #logs: AgentLogs;
   readonly #certificate: CertificateActor;
@@ -343,12 +345,25 @@ class NodeAgent implements Agent {
     if (RootCA.length > 0) this.#certificate.offerRoot(new TextDecoder().decode(RootCA));
   }
 
+  /** The same object while nothing changes: the session compares it with what the manager has, again and again. */
   #describe(): NodeDescription {
-    const { dataPathAddress = null, facts, genericResources = [], hostname, labels, networks } = this.#options;
     const drivers = this.#drivers.facts();
+    const { identity } = this.#certificate;
+    const problem = this.#options.networks?.problem;
+    const inputs: unknown[] = [drivers, identity, problem, this.#discovery?.problem];
+    const volumes = this.#tasks.volumes.plugins.facts();
+    for (const [name, facts] of volumes) inputs.push(name, facts);
+    return this.#description.of(inputs, () => this.#described(drivers, identity, volumes));
+  }
+
+  #described(
+    drivers: DriverFacts,
+    identity: CertificateActor["identity"],
+    volumes: Parameters<typeof csiInfoOf>[0],
+  ): NodeDescription {
+    const { dataPathAddress = null, facts, genericResources = [], hostname, labels, networks } = this.#options;
     const attaches =
       networks?.problem === null ? [PluginDescription.create({ type: "Network", name: overlayDriver })] : [];
-    const identity = this.#certificate.identity;
     return NodeDescription.create({
       hostname,
       platform: Platform.create({ architecture: facts.architecture, os: facts.os }),
@@ -373,7 +388,7 @@ class NodeAgent implements Agent {
           ...attaches,
         ].sort((a, b) => (a.name < b.name ? -1 : 1)),
       }),
-      csiInfo: csiInfoOf(this.#tasks.volumes.plugins.facts()),
+      csiInfo: csiInfoOf(volumes),
       tlsInfo:
         identity === null
           ? null

@@ -25,6 +25,7 @@ import { DriverPluginActor, knownPlugin } from "../driver/plugin.ts";
 import { driverPorts, PluginDriver } from "../driver/plugin-driver.ts";
 import { TaskNetworks } from "./task-networks.ts";
 import { sentence } from "../sentence.ts";
+import { LastResult } from "../../lib/last-result.ts";
 
 /** Prefix of the records of the plugins' names; the binary's name follows. */
 const kindRecords = "driver-kind.";
@@ -53,7 +54,7 @@ interface Hosted {
 }
 
 /** The drivers' part of the node's description. */
-interface DriverFacts {
+export interface DriverFacts {
   /** Kinds of tasks that can be started here now. */
   readonly kinds: readonly string[];
   /** Labels of the engine. */
@@ -69,6 +70,7 @@ export class AgentDrivers {
   readonly #byKind = new Map<string, { readonly driver: PluginDriver; readonly hosted: Hosted }>();
   readonly #onChange: () => void;
   readonly #networks: TaskNetworks | null;
+  readonly #facts = new LastResult<DriverFacts>();
   #told = "";
   #isClosed = false;
   #isChanging = false;
@@ -150,7 +152,17 @@ export class AgentDrivers {
     return [...new Set([...this.#given.keys(), ...this.#byKind.keys()])];
   }
 
+  /** The same object while nothing changes. */
   facts(): DriverFacts {
+    const inputs: unknown[] = [];
+    for (const [kind, { hosted }] of this.#byKind) {
+      const { fingerprint, isTakenAway, news, plugin } = hosted;
+      inputs.push(kind, hosted, isTakenAway, plugin.isHealthy, plugin.description, news, fingerprint);
+    }
+    return this.#facts.of(inputs, () => this.#gatherFacts());
+  }
+
+  #gatherFacts(): DriverFacts {
     const given = [...this.#given.values()];
     const kinds = new Set(given.filter(({ advertised }) => advertised === undefined).map(({ kind }) => kind));
     const labels: Record<string, string> = {};

@@ -30,6 +30,7 @@ import { drawBelow } from "../../lib/backoff.ts";
 import type { HostedActor } from "../../runtime/host.ts";
 import { Causes, inCause, isWatched, type Cause } from "../../runtime/observation/cause.ts";
 import { Status, type RpcChannel, type RpcError } from "../../runtime/ports/rpc.ts";
+import { equalBytes } from "../../runtime/store/record.ts";
 import { traceparentOfTask } from "../../runtime/store/change-traces.ts";
 import type { AgentLogs } from "./logs.ts";
 import type { ManagerList } from "./managers.ts";
@@ -97,6 +98,8 @@ export class SessionActor {
   #link: Link | null = null;
   /** The description that the manager has, encoded. */
   #described: Uint8Array = new Uint8Array();
+  /** The last that was found to be the same as that. */
+  #compared: NodeDescription | null = null;
 
   constructor(ports: AgentPorts, options: SessionOptions) {
     this.#ports = ports;
@@ -175,6 +178,7 @@ export class SessionActor {
     const { link, channel } = this.#open();
     const description = this.#options.describe();
     this.#described = NodeDescription.encode(description);
+    this.#compared = description;
     const stream = channel.serverStream(
       DispatcherService.methods.Session,
       SessionRequest.create({ description, sessionId }),
@@ -291,9 +295,9 @@ export class SessionActor {
   }
 
   #compareDescription(): void {
-    const description = NodeDescription.encode(this.#options.describe());
-    const isSame =
-      description.length === this.#described.length && description.every((byte, at) => byte === this.#described[at]);
+    const description = this.#options.describe();
+    const isSame = description === this.#compared || equalBytes(NodeDescription.encode(description), this.#described);
+    if (isSame) this.#compared = description;
     this.#actor.send({ type: isSame ? "description.same" : "description.changed" });
   }
 

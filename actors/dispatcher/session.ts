@@ -59,6 +59,12 @@ export interface Registrant {
   readonly addr: string;
 }
 
+/** Where a session is in its chart. */
+interface Place {
+  readonly state: StatePath<typeof sessionMachine>;
+  readonly standing: "connected" | "missing" | "beginning";
+}
+
 /** Approximate encoded size of a registration without its description. */
 const registrationBytes = 200;
 
@@ -104,9 +110,9 @@ export class NodeSession {
   #sink: Sink<SessionMessage> | null = null;
   #ended = false;
   readonly #heartbeatTimer: HeartbeatTimer;
-  /** Snapshot for which `#standing` was computed. */
+  /** Snapshot for which `#place` was computed. */
   #snapshot: object | null = null;
-  #lastStanding: "connected" | "missing" | "beginning" = "beginning";
+  #lastPlace: Place = { state: "starting", standing: "beginning" };
 
   constructor(
     ports: SessionPorts,
@@ -140,7 +146,7 @@ export class NodeSession {
   /** Hot path: stores two numbers, unless the chart has to know. */
   heartbeat(at: number, graceMs: number): void {
     this.#heartbeatTimer.heard(at, graceMs);
-    if (this.#standing() !== "connected") this.send({ type: "heartbeat", at, graceMs });
+    if (this.#place().standing !== "connected") this.send({ type: "heartbeat", at, graceMs });
   }
 
   /** Another call of the node: a sign of life that does not change when the next heartbeat is due. */
@@ -178,17 +184,16 @@ export class NodeSession {
 
   /** XState's state value as a path, such as `serving.connected`. */
   get state(): StatePath<typeof sessionMachine> {
-    const { value } = this.#hosted.snapshot;
-    return typeof value === "string" ? value : `serving.${value.serving}`;
+    return this.#place().state;
   }
 
   get isConnected(): boolean {
-    return this.#standing() === "connected";
+    return this.#place().standing === "connected";
   }
 
   /** Whether the node is missing: disconnected, or one and a half periods without a heartbeat. */
   isMissing(at: number): boolean {
-    const standing = this.#standing();
+    const { standing } = this.#place();
     return (
       standing === "missing" ||
       (standing === "connected" && at - this.#heartbeatTimer.heardAt > this.#heartbeatTimer.graceMs / 2)
@@ -196,14 +201,18 @@ export class NodeSession {
   }
 
   /** Read at each heartbeat, and for all sessions once a second: computed once per transition. */
-  #standing(): "connected" | "missing" | "beginning" {
-    const snapshot = this.#hosted.snapshot;
+  #place(): Place {
+    const { snapshot } = this.#hosted;
     if (snapshot !== this.#snapshot) {
+      const { value } = snapshot;
+      const missing = snapshot.hasTag("missing") ? "missing" : "beginning";
       this.#snapshot = snapshot;
-      if (snapshot.matches({ serving: "connected" })) this.#lastStanding = "connected";
-      else this.#lastStanding = snapshot.hasTag("missing") ? "missing" : "beginning";
+      this.#lastPlace = {
+        state: typeof value === "string" ? value : `serving.${value.serving}`,
+        standing: snapshot.matches({ serving: "connected" }) ? "connected" : missing,
+      };
     }
-    return this.#lastStanding;
+    return this.#lastPlace;
   }
 
   sendMessage(): void {

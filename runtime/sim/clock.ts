@@ -13,6 +13,7 @@
  */
 import { assert } from "../../lib/assert.ts";
 import type { Clock, TimerHandle } from "../ports/index.ts";
+import { DeadlineHeap } from "./deadline-heap.ts";
 
 /** 1 January 2026: the start of virtual time, so that times look realistic. */
 const simEpochMs = Date.UTC(2026, 0, 1);
@@ -27,6 +28,9 @@ const roundingMs = 1e-6;
 const stepsOfTurn = 64;
 
 const settled = Promise.resolve();
+
+/** Cancelled timers that are kept until they are due, if they are fewer than those that wait. Most timers are cancelled. */
+const cancelledMin = 256;
 
 interface Entry extends TimerHandle {
   /** True time since the start of the simulation. */
@@ -51,7 +55,9 @@ export class SimClock implements Clock {
   #order = 0;
   #steps = 0;
   #stopped = false;
-  readonly #heap: Entry[] = [];
+  readonly #heap = new DeadlineHeap<Entry>();
+  /** Timers cancelled since the heap was last cleared of them. */
+  #cancelled = 0;
   #soon: Entry[] = [];
   #soonAt = 0;
 
@@ -78,7 +84,13 @@ export class SimClock implements Clock {
   }
 
   clearTimeout(timer: TimerHandle): void {
-    (timer as Entry).callback = null;
+    const entry = timer as Entry;
+    if (entry.callback === null) return;
+    entry.callback = null;
+    this.#cancelled += 1;
+    if (this.#cancelled < cancelledMin || 2 * this.#cancelled < this.#heap.size) return;
+    this.#cancelled = 0;
+    this.#heap.keep((each) => each.callback !== null || each.owner?.awaits(each) === true);
   }
 
   soon(callback: () => void): void {
@@ -94,7 +106,7 @@ export class SimClock implements Clock {
   schedule(callback: () => void, ms: number, owner: ProcessClock | null): TimerHandle {
     const wait = Number.isFinite(ms) && ms > 0 ? ms : 0;
     const entry = { deadline: this.#elapsed + wait + roundingMs, order: this.#order++, callback, owner } as Entry;
-    this.#push(entry);
+    this.#heap.push(entry);
     return entry;
   }
 
@@ -159,7 +171,7 @@ export class SimClock implements Clock {
   #step(end: number): boolean {
     for (;;) {
       const soon = this.#nextSoon();
-      const entry = soon ?? this.#pop(end);
+      const entry = soon ?? this.#heap.pop(end);
       if (entry === null) return false;
       const { callback, owner } = entry;
       if (owner?.alive === false) continue;
@@ -205,7 +217,7 @@ export class SimClock implements Clock {
     for (const entry of entries as readonly Entry[]) {
       entry.deadline = Math.max(entry.deadline, this.#elapsed);
       entry.order = this.#order++;
-      this.#push(entry);
+      this.#heap.push(entry);
     }
   }
 
@@ -214,40 +226,7 @@ export class SimClock implements Clock {
     const delayed = entry as Entry;
     delayed.deadline = Math.max(until, this.#elapsed);
     delayed.order = this.#order++;
-    this.#push(delayed);
-  }
-
-  #push(entry: Entry): void {
-    const heap = this.#heap;
-    let at = heap.length;
-    heap.push(entry);
-    while (at > 0) {
-      const parent = (at - 1) >> 1;
-      const above = heap[parent] as Entry;
-      if (before(above, entry)) break;
-      heap[at] = above;
-      at = parent;
-    }
-    heap[at] = entry;
-  }
-
-  #pop(end: number): Entry | null {
-    const heap = this.#heap;
-    const top = heap[0];
-    if (top === undefined || top.deadline > end) return null;
-    const last = heap.pop() as Entry;
-    if (heap.length === 0) return top;
-    let at = 0;
-    for (;;) {
-      let child = 2 * at + 1;
-      if (child >= heap.length) break;
-      if (child + 1 < heap.length && before(heap[child + 1] as Entry, heap[child] as Entry)) child += 1;
-      if (before(last, heap[child] as Entry)) break;
-      heap[at] = heap[child] as Entry;
-      at = child;
-    }
-    heap[at] = last;
-    return top;
+    this.#heap.push(delayed);
   }
 }
 
@@ -355,9 +334,14 @@ export class ProcessClock implements Clock {
     return true;
   }
 
+  /** Whether the callback is the next of those that wait while the process is busy. */
+  awaits(entry: TimerHandle): boolean {
+    return this.#waiting[this.#turn] === entry;
+  }
+
   /** The callback was cancelled while it waited. */
   givesUpTurn(entry: TimerHandle): void {
-    if (this.#waiting[this.#turn] !== entry) return;
+    if (!this.awaits(entry)) return;
     this.#turn += 1;
     this.#callNext();
   }
@@ -367,10 +351,6 @@ export class ProcessClock implements Clock {
     if (next !== undefined) this.#clock.delay(next, this.#busyUntil);
     else if (this.#turn > 0) [this.#waiting, this.#turn] = [[], 0];
   }
-}
-
-function before(a: Entry, b: Entry): boolean {
-  return a.deadline < b.deadline || (a.deadline === b.deadline && a.order < b.order);
 }
 
 /** Resolves when every promise that can settle without time passing has settled: a turn of the event loop comes after all. */

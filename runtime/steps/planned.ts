@@ -511,15 +511,18 @@ function valued<Value>(value: unknown): (args: ActionArgs, params: unknown) => V
 
 function assigning({ assignment }: BuiltIn, params: Params): Act {
   const entries = Object.entries(assignment as object).map(([key, value]) => [key, valued<unknown>(value)] as const);
-  const partial =
+  const assigned =
     typeof assignment === "function"
-      ? valued<object>(assignment)
-      : (args: ActionArgs, given: unknown) =>
-          Object.fromEntries(entries.map(([key, value]) => [key, value(args, given)]));
+      ? (args: ActionArgs, given: unknown) => ({ ...args.context, ...valued<object>(assignment)(args, given) })
+      : (args: ActionArgs, given: unknown) => {
+          const context: Record<string, unknown> = { ...args.context };
+          for (const [key, value] of entries) context[key] = value(args, given);
+          return context;
+        };
   return (run) => {
     const { context, event, scope } = run;
     const args = { context, event, spawn, self: scope.self, system: scope.system };
-    run.context = { ...context, ...partial(args, params(args)) };
+    run.context = assigned(args, params(args));
     run.hasAssigned = true;
   };
 }

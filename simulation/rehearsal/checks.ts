@@ -22,7 +22,7 @@ const wholeShare = 8;
  * Replicas are compared after this many changes for each object: their states differ for good once they differ, and a hash encodes all
  * objects, in each replica.
  */
-const hashedAfter = 4;
+const hashedAfter = 16;
 
 interface ChecksOptions {
   readonly scene: Scene;

@@ -139,3 +139,38 @@ test("a slow process that is paused, or quick again, loses none of its queued ca
   await clock.run();
   t.deepEqual(seen, ["a@1", "b@50", "c@60", "d@70", "e@70"]);
 });
+
+test("DH1: timers run by deadline and order, however many are cancelled in between", (t) => {
+  const clock = new SimClock();
+  const random = new SimRandom("cancelled timers");
+  const expected: { at: number; order: number }[] = [];
+  const ran: { at: number; order: number }[] = [];
+  const begin = clock.monotonic();
+  for (let order = 0; order < 3_000; order += 1) {
+    const at = random.between(1, 500);
+    const timer = clock.setTimeout(() => ran.push({ at: clock.monotonic() - begin, order }), at);
+    // Most are cancelled, so that the clock drops them several times while others wait.
+    if (random.chance(0.8)) clock.clearTimeout(timer);
+    else expected.push({ at, order });
+  }
+  clock.advance(1_000);
+  t.deepEqual(
+    ran.map(({ order }) => order),
+    expected.toSorted((a, b) => a.at - b.at || a.order - b.order).map(({ order }) => order),
+  );
+});
+
+test("T6: a slow process goes on after the callback whose turn it is was cancelled among many", (t) => {
+  const clock = new SimClock();
+  const process = clock.forProcess();
+  const seen: string[] = [];
+  process.slow(10);
+  process.setTimeout(() => seen.push("first"), 1);
+  const second = process.setTimeout(() => seen.push("second"), 2);
+  process.setTimeout(() => seen.push("third"), 3);
+  clock.advance(5);
+  process.clearTimeout(second);
+  for (let count = 0; count < 1_000; count += 1) clock.clearTimeout(clock.setTimeout(() => {}, 1_000));
+  clock.advance(100);
+  t.deepEqual(seen, ["first", "third"]);
+});
