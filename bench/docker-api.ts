@@ -95,7 +95,7 @@ const no = (): boolean => false;
 interface Turn {
   readonly peer: Peer;
   readonly replay: Replay;
-  /** Of the replay. */
+  /** The replay's Unix socket. */
   readonly socket: string;
   readonly stack: string;
   readonly first: number;

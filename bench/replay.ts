@@ -5,7 +5,7 @@
 import { createServer, request, type IncomingMessage, type OutgoingHttpHeaders, type Server } from "node:http";
 import type { Readable } from "node:stream";
 
-/** Of one hop only: the whole answer is kept, with its length. */
+/** Headers that concern one hop only: a recorded answer is sent whole, with its length. */
 const hopHeaders = ["connection", "keep-alive", "transfer-encoding", "content-length"];
 
 interface Answer {

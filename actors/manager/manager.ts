@@ -134,7 +134,7 @@ interface ManagerParts extends Omit<Environment, "store" | "proposer" | "times">
   readonly advertise: string;
   /** Addresses of the host name in `advertise`; none when it is an address itself. */
   readonly addresses?: readonly string[];
-  /** Whether this process joins its manager to the cluster, rather than continuing one that has joined. */
+  /** Whether this manager is joining the cluster; false once it has joined, also after a restart. */
   readonly isJoining?: boolean;
   /** Networks of a cluster that this manager creates; Swarm's defaults when absent. */
   readonly networks?: NetworkDefaults;

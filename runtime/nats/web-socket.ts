@@ -9,7 +9,7 @@ import { parseGreeting, type GreetingOutcome } from "./greeting.ts";
 
 export type WebSocketConnection = NatsConnection;
 
-/** Of Node's TLS. */
+/** Options of Node's TLS. */
 export interface WebSocketTls {
   readonly ca?: string;
   /** The name that the certificate must have; default: the URL's host. */

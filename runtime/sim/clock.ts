@@ -29,7 +29,7 @@ const stepsOfTurn = 64;
 
 const settled = Promise.resolve();
 
-/** Cancelled timers that are kept until they are due, if they are fewer than those that wait. Most timers are cancelled. */
+/** With fewer cancelled timers than this, or fewer than half of all, the heap keeps them until they are due. */
 const cancelledMin = 256;
 
 interface Entry extends TimerHandle {
