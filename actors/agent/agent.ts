@@ -103,7 +103,8 @@ class NodeAgent implements Agent {
   readonly #managers: ManagerList;
   readonly #reports: StatusReports;
   readonly #drivers: AgentDrivers;
-  readonly #description = new LastResult<NodeDescription>();
+  readonly #description = new LastResult(described);
+  readonly #fixed: FixedFacts;
   readonly #tasks: AgentTasks;
   readonly #logs: AgentLogs;
   readonly #certificate: CertificateActor;
@@ -125,6 +126,7 @@ class NodeAgent implements Agent {
     const { disk, hostname, random, telemetry } = options;
     const name = options.name ?? hostname.replaceAll(/[^A-Za-z0-9_-]/g, "-");
     this.#options = options;
+    this.#fixed = fixedFactsOf(options);
     this.#managers = new ManagerList(disk, random.fork("managers"), telemetry.log);
     this.#reports = new StatusReports((error) => this.#session.fail(`status update: ${sentence(error)}`));
     this.#networks =
@@ -347,56 +349,71 @@ class NodeAgent implements Agent {
 
   /** The same object while nothing changes: the session compares it with what the manager has, again and again. */
   #describe(): NodeDescription {
-    const drivers = this.#drivers.facts();
-    const { identity } = this.#certificate;
-    const problem = this.#options.networks?.problem;
-    const inputs: unknown[] = [drivers, identity, problem, this.#discovery?.problem];
-    const volumes = this.#tasks.volumes.plugins.facts();
-    for (const [name, facts] of volumes) inputs.push(name, facts);
-    return this.#description.of(inputs, () => this.#described(drivers, identity, volumes));
+    return this.#description.of(
+      this.#fixed,
+      this.#drivers.facts(),
+      this.#certificate.identity,
+      this.#options.networks?.problem,
+      this.#discovery?.problem ?? "",
+      this.#tasks.volumes.plugins.facts(),
+    );
   }
+}
 
-  #described(
-    drivers: DriverFacts,
-    identity: CertificateActor["identity"],
-    volumes: Parameters<typeof csiInfoOf>[0],
-  ): NodeDescription {
-    const { dataPathAddress = null, facts, genericResources = [], hostname, labels, networks } = this.#options;
-    const attaches =
-      networks?.problem === null ? [PluginDescription.create({ type: "Network", name: overlayDriver })] : [];
-    return NodeDescription.create({
-      hostname,
-      platform: Platform.create({ architecture: facts.architecture, os: facts.os }),
-      resources: Resources.create({
-        nanoCpus: facts.nanoCpus,
-        memoryBytes: facts.memoryBytes,
-        generic: genericResources,
-      }),
-      engine: EngineDescription.create({
-        engineVersion: facts.engineVersion,
-        // The operator's labels take precedence over a driver's.
-        labels: {
-          ...drivers.labels,
-          ...(networks === undefined ? {} : networkLabels(networks.problem, dataPathAddress)),
-          ...namesLabels(this.#discovery?.problem ?? ""),
-          ...labels,
-          ...sessionLabels,
-        },
-        plugins: [
-          ...drivers.kinds.map((kind) => PluginDescription.create({ type: "Driver", name: kind })),
-          ...drivers.engine.map(({ name, type }) => PluginDescription.create({ type, name })),
-          ...attaches,
-        ].sort((a, b) => (a.name < b.name ? -1 : 1)),
-      }),
-      csiInfo: csiInfoOf(volumes),
-      tlsInfo:
-        identity === null
-          ? null
-          : NodeTLSInfo.create({
-              trustRoot: new TextEncoder().encode(identity.rootPem),
-              certIssuerSubject: identity.facts.issuerSubjectDer,
-              certIssuerPublicKey: identity.facts.issuerPublicKeyDer ?? new Uint8Array(),
-            }),
-    });
-  }
+/** Parts of a node's description that stay the same while its agent runs. */
+interface FixedFacts extends Required<
+  Pick<AgentOptions & AgentPorts, "facts" | "genericResources" | "hostname" | "labels">
+> {
+  readonly dataPathAddress: string | null;
+}
+
+function fixedFactsOf(options: AgentOptions & AgentPorts): FixedFacts {
+  const { dataPathAddress = null, facts, genericResources = [], hostname, labels } = options;
+  return { dataPathAddress, facts, genericResources, hostname, labels };
+}
+
+/** `networks`: why it has none; null: it has them; undefined: nobody provides them. */
+function described(
+  { dataPathAddress, facts, genericResources, hostname, labels }: FixedFacts,
+  drivers: DriverFacts,
+  identity: CertificateActor["identity"],
+  networks: string | null | undefined,
+  namesProblem: string,
+  volumes: Parameters<typeof csiInfoOf>[0],
+): NodeDescription {
+  const attaches = networks === null ? [PluginDescription.create({ type: "Network", name: overlayDriver })] : [];
+  return NodeDescription.create({
+    hostname,
+    platform: Platform.create({ architecture: facts.architecture, os: facts.os }),
+    resources: Resources.create({
+      nanoCpus: facts.nanoCpus,
+      memoryBytes: facts.memoryBytes,
+      generic: genericResources,
+    }),
+    engine: EngineDescription.create({
+      engineVersion: facts.engineVersion,
+      // The operator's labels take precedence over a driver's.
+      labels: {
+        ...drivers.labels,
+        ...(networks === undefined ? {} : networkLabels(networks, dataPathAddress)),
+        ...namesLabels(namesProblem),
+        ...labels,
+        ...sessionLabels,
+      },
+      plugins: [
+        ...drivers.kinds.map((kind) => PluginDescription.create({ type: "Driver", name: kind })),
+        ...drivers.engine.map(({ name, type }) => PluginDescription.create({ type, name })),
+        ...attaches,
+      ].sort((a, b) => (a.name < b.name ? -1 : 1)),
+    }),
+    csiInfo: csiInfoOf(volumes),
+    tlsInfo:
+      identity === null
+        ? null
+        : NodeTLSInfo.create({
+            trustRoot: new TextEncoder().encode(identity.rootPem),
+            certIssuerSubject: identity.facts.issuerSubjectDer,
+            certIssuerPublicKey: identity.facts.issuerPublicKeyDer ?? new Uint8Array(),
+          }),
+  });
 }

@@ -53,6 +53,18 @@ interface Hosted {
   readonly spoke: PromiseWithResolvers<void>;
 }
 
+/** All that the facts have of a built-in driver. */
+type GivenSource = readonly [kind: string, advertised: TaskDriver["advertised"]];
+
+/** All that the facts have of a plugin's driver. */
+type DriverSource = readonly [
+  isTakenAway: boolean,
+  isHealthy: boolean,
+  description: DriverPluginActor["description"],
+  news: DriverPluginNews | null,
+  fingerprint: FingerprintResponse | null,
+];
+
 /** The drivers' part of the node's description. */
 export interface DriverFacts {
   /** Kinds of tasks that can be started here now. */
@@ -66,11 +78,12 @@ export interface DriverFacts {
 export class AgentDrivers {
   readonly #ports: AgentPorts;
   readonly #given: ReadonlyMap<string, TaskDriver>;
+  readonly #advertised: readonly GivenSource[];
   readonly #hosted: Hosted[] = [];
   readonly #byKind = new Map<string, { readonly driver: PluginDriver; readonly hosted: Hosted }>();
   readonly #onChange: () => void;
   readonly #networks: TaskNetworks | null;
-  readonly #facts = new LastResult<DriverFacts>();
+  readonly #facts = new LastResult(factsOf);
   #told = "";
   #isClosed = false;
   #isChanging = false;
@@ -80,6 +93,7 @@ export class AgentDrivers {
   constructor(ports: AgentPorts, given: readonly TaskDriver[], onChange: () => void, discovery: Discovery | null) {
     this.#ports = ports;
     this.#given = new Map(given.map((driver) => [driver.kind, driver]));
+    this.#advertised = [...this.#given.values()].map(({ advertised, kind }) => [kind, advertised]);
     this.#onChange = onChange;
     this.#networks =
       ports.networks === undefined ? null : new TaskNetworks({ ...ports, tools: ports.networks, discovery });
@@ -154,37 +168,12 @@ export class AgentDrivers {
 
   /** The same object while nothing changes. */
   facts(): DriverFacts {
-    const inputs: unknown[] = [];
+    const found = new Map<string, DriverSource>();
     for (const [kind, { hosted }] of this.#byKind) {
       const { fingerprint, isTakenAway, news, plugin } = hosted;
-      inputs.push(kind, hosted, isTakenAway, plugin.isHealthy, plugin.description, news, fingerprint);
+      found.set(kind, [isTakenAway, plugin.isHealthy, plugin.description, news, fingerprint]);
     }
-    return this.#facts.of(inputs, () => this.#gatherFacts());
-  }
-
-  #gatherFacts(): DriverFacts {
-    const given = [...this.#given.values()];
-    const kinds = new Set(given.filter(({ advertised }) => advertised === undefined).map(({ kind }) => kind));
-    const labels: Record<string, string> = {};
-    for (const [kind, { hosted }] of this.#byKind) {
-      const { fingerprint, news, plugin } = hosted;
-      if (takesTasks(hosted)) kinds.add(kind);
-      const schema = plugin.description?.taskSchema ?? null;
-      Object.assign(
-        labels,
-        driverLabels(kind, {
-          health: hosted.isTakenAway ? "removed" : (news?.state ?? "starting"),
-          reason: hosted.isTakenAway ? takenAway : (news?.reason ?? ""),
-          version: plugin.description?.version ?? "",
-          attributes: Object.entries(fingerprint?.attributes ?? {}).map(([name, value]) => [name, textOf(value)]),
-          schema: schema === null ? null : Spec.encode(schema),
-        }),
-      );
-    }
-    const docker = this.#byKind.get(containerDriver)?.hosted;
-    const isDocker = docker?.plugin.isHealthy === true;
-    const engine = [...(isDocker ? enginePlugins(labels) : []), ...given.flatMap(({ advertised }) => advertised ?? [])];
-    return { kinds: [...kinds].sort(), labels, engine };
+    return this.#facts.of(this.#advertised, found);
   }
 
   /** Stops the drivers and the plugins; their tasks keep running. */
@@ -305,6 +294,28 @@ export class AgentDrivers {
     const states = [...this.#byKind].map(([kind, { hosted }]) => `${kind} ${takesTasks(hosted)}`);
     return states.sort().join("\n");
   }
+}
+
+function factsOf(given: readonly GivenSource[], found: ReadonlyMap<string, DriverSource>): DriverFacts {
+  const kinds = new Set(given.filter(([, advertised]) => advertised === undefined).map(([kind]) => kind));
+  const labels: Record<string, string> = {};
+  for (const [kind, [isTakenAway, isHealthy, description, news, fingerprint]] of found) {
+    if (isHealthy && !isTakenAway) kinds.add(kind);
+    const schema = description?.taskSchema ?? null;
+    Object.assign(
+      labels,
+      driverLabels(kind, {
+        health: isTakenAway ? "removed" : (news?.state ?? "starting"),
+        reason: isTakenAway ? takenAway : (news?.reason ?? ""),
+        version: description?.version ?? "",
+        attributes: Object.entries(fingerprint?.attributes ?? {}).map(([name, value]) => [name, textOf(value)]),
+        schema: schema === null ? null : Spec.encode(schema),
+      }),
+    );
+  }
+  const [, isDocker = false] = found.get(containerDriver) ?? [];
+  const engine = [...(isDocker ? enginePlugins(labels) : []), ...given.flatMap(([, advertised]) => advertised ?? [])];
+  return { kinds: [...kinds].sort(), labels, engine };
 }
 
 function takesTasks({ isTakenAway, plugin }: Hosted): boolean {

@@ -8,7 +8,7 @@ import { dialProblem } from "./dial-problem.ts";
 import { NatsProblem, textOf } from "./errors.ts";
 import { greet, type Greeting, type GreetingOutcome } from "./greeting.ts";
 import { identifying, type NatsTls } from "./nats-tls.ts";
-import { connectOverWebSocket, greetOverWebSocket, type WebSocketConnection, type WebSocketTls } from "./web-socket.ts";
+import type { WebSocketConnection, WebSocketTls } from "./web-socket.ts";
 
 /** For the greeting, and again for the connection and its handshake, in milliseconds. */
 const dialMs = 5_000;
@@ -38,24 +38,21 @@ export interface NodeConnection {
 
 /** The id of the manager whose server answers at the URL, as the server says; null if none answers. Throws NatsProblem. */
 export async function managerAt(url: string): Promise<string | null> {
-  const outcome = await greetAt(parseNodeAddress(url));
+  const { outcome } = await greetAt(url);
   return outcome.kind === "greeted" ? outcome.greeting.serverName : null;
 }
 
 /** Throws NatsProblem. */
 export async function connectNode({ name, present, tls, url }: NodeConnectionOptions): Promise<NodeConnection> {
-  const { address, greeting } = await greetedAt(url);
+  const server = await greetedAt(url);
+  // Everything that it is shown would be readable on the network.
+  if (!server.isEncrypted)
+    throw new NatsProblem("unusable", `the nats-server at ${showAddress(server.address)} has no TLS`);
   const authenticator = (nonce?: string) => {
     const { signature, token } = present(nonce ?? "");
     return { auth_token: token, sig: signature };
   };
-  if (address.webSocketPath !== undefined) {
-    const { serverName: _, ...given } = tls;
-    return openWebSocket(address, greeting, { name, tls: given as WebSocketTls, credentials: { authenticator } });
-  }
-  // Everything that it is shown would be readable on the network.
-  if (!greeting.tlsRequired) throw new NatsProblem("unusable", `the nats-server at ${showAddress(address)} has no TLS`);
-  return open(address, greeting, { name, tls: identifying(tls, address), authenticator });
+  return server.open({ name, tls, credentials: { authenticator } });
 }
 
 interface SiteConnectionOptions {
@@ -70,65 +67,90 @@ interface SiteConnectionOptions {
 
 /** A connection to the NATS of a node's site, which somebody else operates. Throws NatsProblem. */
 export async function connectSite({ ca, credentials, name, url }: SiteConnectionOptions): Promise<NodeConnection> {
-  const { address, greeting } = await greetedAt(url);
-  const { host, pass, tls, token, user } = address;
+  const server = await greetedAt(url);
+  const { host, pass, tls, token, user } = server.address;
   const trusted = ca === null ? {} : { ca };
-  const shown = {
-    ...(credentials === null ? {} : { authenticator: authenticatorOf(credentials) }),
-    ...(user === undefined ? {} : { user, pass: pass ?? "" }),
-    ...(token === undefined ? {} : { token }),
-  };
-  if (address.webSocketPath !== undefined)
-    return openWebSocket(address, greeting, { name, tls: trusted, credentials: shown });
   // By the name in the URL, which the library passes to Node for addresses only.
   const named = isIP(host) === 0 ? { servername: host } : {};
-  return open(address, greeting, {
+  return server.open({
     name,
-    ...(tls || greeting.tlsRequired ? { tls: identifying({ ...trusted, ...named }, address) } : {}),
-    ...shown,
+    tls: tls || server.isEncrypted ? { ...trusted, ...named } : null,
+    credentials: {
+      ...(credentials === null ? {} : { authenticator: authenticatorOf(credentials) }),
+      ...(user === undefined ? {} : { user, pass: pass ?? "" }),
+      ...(token === undefined ? {} : { token }),
+    },
   });
 }
 
-async function greetedAt(url: string): Promise<{ readonly address: NatsAddress; readonly greeting: Greeting }> {
+interface Opening {
+  readonly name: string;
+  /** Null: without TLS. */
+  readonly tls: (NatsTls & WebSocketTls) | null;
+  readonly credentials: Pick<ConnectionOptions, "authenticator" | "user" | "pass" | "token">;
+}
+
+/** The two ways to a server. */
+interface Transport {
+  /** Whatever the server's greeting says. */
+  readonly isEncrypted: boolean;
+  greet(): Promise<GreetingOutcome>;
+  open(opening: Opening): Promise<NatsConnection | WebSocketConnection>;
+}
+
+async function transportTo(address: NatsAddress): Promise<Transport> {
+  if (address.webSocketPath === undefined)
+    return {
+      isEncrypted: false,
+      greet: () => greet(address.host, address.port, dialMs),
+      open: (opening) => open(address, opening),
+    };
+  // Loaded only here: most nodes need none of its libraries.
+  const { connectOverWebSocket, greetOverWebSocket } = await import("./web-socket.ts");
+  return {
+    isEncrypted: true,
+    greet: () => greetOverWebSocket(address, dialMs),
+    open: ({ tls, ...rest }) =>
+      connectOverWebSocket({ ...rest, tls: tls ?? {}, address, timeoutMs: dialMs, pingIntervalMs }),
+  };
+}
+
+async function greetAt(url: string) {
   const address = parseNodeAddress(url);
+  const transport = await transportTo(address);
+  return { address, transport, outcome: await transport.greet() };
+}
+
+async function greetedAt(url: string) {
   // A frozen server's kernel accepts, and the library would keep that socket.
-  const outcome = await greetAt(address);
-  if (outcome.kind === "greeted") return { address, greeting: outcome.greeting };
-  throw new NatsProblem("unreachable", `no nats-server answers at ${showAddress(address)} (${outcome.reason})`);
+  const { address, outcome, transport } = await greetAt(url);
+  if (outcome.kind !== "greeted")
+    throw new NatsProblem("unreachable", `no nats-server answers at ${showAddress(address)} (${outcome.reason})`);
+  const { greeting } = outcome;
+  return {
+    address,
+    isEncrypted: transport.isEncrypted || greeting.tlsRequired,
+    open: async (opening: Opening) => carry(await transport.open(opening), greeting),
+  };
 }
 
-function greetAt(address: NatsAddress): Promise<GreetingOutcome> {
-  return address.webSocketPath === undefined
-    ? greet(address.host, address.port, dialMs)
-    : greetOverWebSocket(address, dialMs);
-}
-
-async function openWebSocket(
-  address: NatsAddress,
-  greeting: Greeting,
-  options: Pick<Parameters<typeof connectOverWebSocket>[0], "name" | "tls" | "credentials">,
-): Promise<NodeConnection> {
-  return carry(await connectOverWebSocket({ ...options, address, timeoutMs: dialMs, pingIntervalMs }), greeting);
-}
-
-async function open(
-  address: NatsAddress,
-  greeting: Greeting,
-  options: Pick<ConnectionOptions, "name" | "tls" | "authenticator" | "user" | "pass" | "token">,
-): Promise<NodeConnection> {
+async function open(address: NatsAddress, { credentials, name, tls }: Opening): Promise<NatsConnection> {
   const where = showAddress(address);
-  const connection = await connect({
-    ...options,
-    servers: where,
-    reconnect: false,
-    ignoreClusterUpdates: true,
-    noAsyncTraces: true,
-    timeout: dialMs,
-    pingInterval: pingIntervalMs,
-  }).catch((error: unknown) => {
+  try {
+    return await connect({
+      ...credentials,
+      name,
+      ...(tls === null ? {} : { tls: identifying(tls, address) }),
+      servers: where,
+      reconnect: false,
+      ignoreClusterUpdates: true,
+      noAsyncTraces: true,
+      timeout: dialMs,
+      pingInterval: pingIntervalMs,
+    });
+  } catch (error) {
     throw dialProblem(error, where);
-  });
-  return carry(connection, greeting);
+  }
 }
 
 function carry(connection: NatsConnection | WebSocketConnection, greeting: Greeting): NodeConnection {

@@ -80,7 +80,12 @@ async function leafNode(
 type Manager = Awaited<ReturnType<typeof startManager>>;
 
 /** The part of a manager that serves sites, for all of them. */
-async function startManager(t: ExecutionContext, managerId: string, root: Root, wanted: number | null = null) {
+async function startManager(
+  t: ExecutionContext,
+  managerId: string,
+  root: Root,
+  ports: { readonly leafNodes?: number; readonly webSockets?: number } = {},
+) {
   const folder = await temporaryFolder(t);
   const telemetry = await testTelemetry();
   const file = openSync(join(folder, "tls.pem"), "w+", 0o600);
@@ -91,7 +96,7 @@ async function startManager(t: ExecutionContext, managerId: string, root: Root, 
   };
   show(await identityOf(root));
   const [issuer, systemUser, nodesUser] = [createSigningAccount(), createUser(), createUser()];
-  const leafPort = wanted ?? (await freePort());
+  const leafPort = ports.leafNodes ?? (await freePort());
   const server = await startNodesServer({
     dataDir: join(folder, "nodes"),
     host,
@@ -107,7 +112,7 @@ async function startManager(t: ExecutionContext, managerId: string, root: Root, 
       nodesUser: nodesUser.getPublicKey(),
       tlsFile: "/proc/self/fd/3",
       leafNodes: `${host}:${leafPort}`,
-      webSockets: null,
+      webSockets: ports.webSockets === undefined ? null : `${host}:${ports.webSockets}`,
     },
   });
   t.teardown(async () => {
@@ -368,11 +373,14 @@ test("a site's server is verified by its CA, and gets the credentials that it wa
   await refuses(`nats://node:wrong@${withPasswords}`, { ca: none, credentials: none }, /rejected the credentials/);
 });
 
-test("a port for leaf nodes that another process has is named", async (t) => {
-  const root = await rootOf();
-  const taken = createServer().listen(0, host);
-  await once(taken, "listening");
-  t.teardown(() => taken.close());
-  const { port } = taken.address() as AddressInfo;
-  await t.throwsAsync(startManager(t, "m1", root, port), { message: new RegExp(`^port ${port} is in use`) });
-});
+for (const listener of ["leafNodes", "webSockets"] as const)
+  test(`a port for ${listener} that another process has is named`, async (t) => {
+    const root = await rootOf();
+    const taken = createServer().listen(0, host);
+    await once(taken, "listening");
+    t.teardown(() => taken.close());
+    const { port } = taken.address() as AddressInfo;
+    await t.throwsAsync(startManager(t, "m1", root, { [listener]: port }), {
+      message: new RegExp(`^port ${port} is in use`),
+    });
+  });
