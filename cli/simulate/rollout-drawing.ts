@@ -1,13 +1,15 @@
 /** When the rollouts of a service ran, as SVG: one row for each seed, from the longest total to the shortest. */
 import type { RehearsalOutcome, RolloutOutcome } from "../../simulation/rehearsal/outcome.ts";
 import { escaped } from "./page-text.ts";
-import type { ReportPlots } from "../../ui/report/plots.ts";
+import { margins, type ReportPlots } from "../../ui/report/plots.ts";
 import { timeText } from "./report-texts.ts";
 import { servicesBySeed } from "./report.ts";
 
 /** Maximum number of rows; of more seeds, evenly chosen ones are drawn, with the longest. */
 const rowsMax = 40;
-const [width, left, rowHeight, axisHeight] = [1_000, 70, 14, 18];
+const [width, rowHeight, axisHeight] = [1_000, 14, 18];
+const left = margins.left * width;
+const rowWidth = width * (1 - margins.left - margins.right);
 const ticks = 6;
 
 /** Empty: the service had no rollout. */
@@ -25,7 +27,7 @@ export function rolloutDrawing(
   const count = Math.min(rowsMax, all.length);
   const rows = Array.from({ length: count }, (_, at) => all[Math.floor((at * all.length) / count)]);
   const bottom = count * rowHeight;
-  const x = (ms: number): string => (left + ((width - left) * Math.min(ms, durationMs)) / durationMs).toFixed(1);
+  const x = (ms: number): string => (left + (rowWidth * Math.min(ms, durationMs)) / durationMs).toFixed(1);
   const bars = rows.flatMap((row, at) => {
     const y = at * rowHeight;
     const ends = (row?.of.rollouts ?? []).map((rollout) => {
@@ -35,15 +37,14 @@ export function rolloutDrawing(
       return `<rect class="${classOf(rollout)}" x="${x(rollout.beganMs)}" y="${y + 2}" width="${length}" height="${rowHeight - 3}"><title>${escaped(title)}</title></rect>`;
     });
     return [
-      `<rect class="row" x="${left}" y="${y + 1}" width="${width - left}" height="${rowHeight - 1}"/>`,
+      `<rect class="row" x="${left}" y="${y + 1}" width="${rowWidth}" height="${rowHeight - 1}"/>`,
       `<text x="${left - 6}" y="${y + rowHeight - 3}" text-anchor="end">seed ${row?.seed}</text>`,
       ...ends,
     ];
   });
-  const axis = Array.from({ length: ticks + 1 }, (_, at) => (durationMs * at) / ticks).map((ms, at) => {
-    const anchor = at === 0 ? "start" : at === ticks ? "end" : "middle";
-    return `<text x="${x(ms)}" y="${bottom + axisHeight - 4}" text-anchor="${anchor}">${escaped(timeText(ms))}</text>`;
-  });
+  const axis = Array.from({ length: ticks + 1 }, (_, at) => (durationMs * at) / ticks).map(
+    (ms) => `<text x="${x(ms)}" y="${bottom + axisHeight - 4}" text-anchor="middle">${escaped(timeText(ms))}</text>`,
+  );
   const lines = marks.map(({ at, text }) => {
     const to = x(at * 1_000);
     return `<line class="mark" x1="${to}" x2="${to}" y1="0" y2="${bottom}"><title>${escaped(text)}</title></line>`;

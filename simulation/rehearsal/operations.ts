@@ -59,7 +59,7 @@ export class Operations {
     const { patienceMs, requests } = this.#options;
     const name = spec.annotations?.name ?? "";
     const what = `create network ${name}`;
-    await this.#created(async () => {
+    await this.#done(Status.ALREADY_EXISTS, async () => {
       await requests.send(CreateNetwork, CreateNetworkRequest.create({ spec }), what, patienceMs());
     });
     const { networks } = await requests.send(ListNetworks, ListNetworksRequest.create({}), what, patienceMs());
@@ -71,7 +71,7 @@ export class Operations {
     const spec = deployable(plan.spec, this.#networks);
     behaviours.add({ ...plan, spec });
     const what = `create service ${nameOf(spec)}`;
-    await this.#created(async () => {
+    await this.#done(Status.ALREADY_EXISTS, async () => {
       await requests.send(CreateService, CreateServiceRequest.create({ spec }), what, patienceMs());
     });
   }
@@ -101,7 +101,9 @@ export class Operations {
     const service = await this.#service(name, `remove service ${name}`);
     if (service === null) return;
     const request = RemoveServiceRequest.create({ serviceId: service.id });
-    await requests.send(RemoveService, request, `remove service ${name}`, patienceMs());
+    await this.#done(Status.NOT_FOUND, async () => {
+      await requests.send(RemoveService, request, `remove service ${name}`, patienceMs());
+    });
   }
 
   async setAvailability(node: string, availability: NodeSpec_Availability, what: string): Promise<void> {
@@ -116,12 +118,12 @@ export class Operations {
     );
   }
 
-  /** A creation whose first answer was lost finds the object. */
-  async #created(create: () => Promise<void>): Promise<void> {
+  /** A creation whose first answer was lost finds the object, a removal finds none; `found` is that answer. */
+  async #done(found: Status, change: () => Promise<void>): Promise<void> {
     try {
-      await create();
+      await change();
     } catch (error) {
-      if (!(error instanceof RpcError) || error.code !== Status.ALREADY_EXISTS) throw error;
+      if (!(error instanceof RpcError) || error.code !== found) throw error;
     }
   }
 

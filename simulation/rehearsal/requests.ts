@@ -12,6 +12,9 @@ const answerMs = 10_000;
 /** Pause before a request that failed at every manager is sent again, in milliseconds. */
 const pauseMs = 1_000;
 
+/** Answers to a repetition, from which follows that an earlier attempt succeeded whose answer was lost. */
+const doneBefore: ReadonlySet<Status> = new Set([Status.NOT_FOUND, Status.ALREADY_EXISTS]);
+
 /** Answers that another manager, or a later moment, would not change. */
 const final: ReadonlySet<Status> = new Set([
   Status.INVALID_ARGUMENT,
@@ -23,6 +26,12 @@ const final: ReadonlySet<Status> = new Set([
   Status.UNAUTHENTICATED,
 ]);
 
+interface Channel {
+  readonly of: RpcChannel;
+  /** Calls that wait for an answer. */
+  calls: number;
+}
+
 interface RequestsOptions {
   readonly ports: SimPorts;
   readonly managers: SimManagers;
@@ -32,7 +41,7 @@ interface RequestsOptions {
 
 export class Requests {
   readonly #options: RequestsOptions;
-  readonly #channels = new Map<string, RpcChannel>();
+  readonly #channels = new Map<string, Channel>();
   #next = 0;
   /** The cluster's id. */
   #organization = "";
@@ -53,12 +62,13 @@ export class Requests {
   ): Promise<Response> {
     const { clock } = this.#options.ports;
     const until = clock.monotonic() + patienceMs;
+    const progress = { isRepeated: false };
     for (;;) {
       try {
-        return await this.#sendOnce(method, request);
+        return await this.#sendOnce(method, request, progress);
       } catch (error) {
         if (!(error instanceof RpcError)) throw error;
-        if (error.code === Status.ABORTED) throw error;
+        if (error.code === Status.ABORTED || (progress.isRepeated && doneBefore.has(error.code))) throw error;
         this.#options.onRefused(what, error.message);
         if (final.has(error.code) || clock.monotonic() >= until) throw error;
         await new Promise<void>((resolve) => void clock.after(pauseMs, resolve));
@@ -67,7 +77,11 @@ export class Requests {
   }
 
   /** Asks each manager once, until one answers. */
-  async #sendOnce<Request, Response>(method: MethodDescriptor<Request, Response>, request: Request): Promise<Response> {
+  async #sendOnce<Request, Response>(
+    method: MethodDescriptor<Request, Response>,
+    request: Request,
+    progress: { isRepeated: boolean },
+  ): Promise<Response> {
     const { managers, ports } = this.#options;
     const end = ports.clock.monotonic() + answerMs;
     let last: RpcError | null = null;
@@ -76,33 +90,41 @@ export class Requests {
       if (timeoutMs <= 0) break;
       const address = managers.all[this.#next % managers.all.length]?.address ?? "";
       const channel = this.#channel(address);
+      channel.calls += 1;
       try {
-        return await channel.unary(method, request, { timeoutMs });
+        return await channel.of.unary(method, request, { timeoutMs });
       } catch (error) {
         if (!(error instanceof RpcError)) throw error;
         if (final.has(error.code) || error.code === Status.ABORTED) throw error;
         last = error;
+        progress.isRepeated = true;
         this.#next += 1;
-        channel.close();
-        if (this.#channels.get(address) === channel) this.#channels.delete(address);
+        this.#forget(address, channel);
+      } finally {
+        channel.calls -= 1;
+        if (channel.calls === 0 && this.#channels.get(address) !== channel) channel.of.close();
       }
     }
     throw last ?? new RpcError(Status.DEADLINE_EXCEEDED, "no manager answered in time");
   }
 
-  #channel(address: string): RpcChannel {
+  #channel(address: string): Channel {
     const { managers, ports } = this.#options;
     let channel = this.#channels.get(address);
     if (channel === undefined) {
       // A manager that has just started does not know it.
       this.#organization = managers.organization() || this.#organization;
       const identity = { nodeId: "", role: "swarm-manager" as const, organization: this.#organization };
-      channel = ports.rpc.dial(address, identity);
-      channel.onClosed(() => {
-        if (this.#channels.get(address) === channel) this.#channels.delete(address);
-      });
-      this.#channels.set(address, channel);
+      const opened = { of: ports.rpc.dial(address, identity), calls: 0 };
+      opened.of.onClosed(() => this.#forget(address, opened));
+      this.#channels.set(address, opened);
+      channel = opened;
     }
     return channel;
+  }
+
+  /** The next request connects again; the last call of this connection closes it. */
+  #forget(address: string, channel: Channel): void {
+    if (this.#channels.get(address) === channel) this.#channels.delete(address);
   }
 }

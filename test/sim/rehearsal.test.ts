@@ -217,9 +217,11 @@ test.serial("an update of a job replaces an execution that has not ended, and a 
 
 test.serial("managers without NATS refuse writes, and the outcome counts them", async (t) => {
   const steps: StepPlan[] = [{ atMs: 10_000, action: { kind: "lose-nats", forMs: 30_000 } }];
-  const outcome = await rehearse(clusterOf(3, [serviceOf("web", 3)]), scenarioOf(2 * minute, steps), 5);
+  const outcome = await rehearse(clusterOf(3, [serviceOf("web", 3)]), scenarioOf(2 * minute, steps), 3);
   t.is(outcome.violation, null);
   t.true(outcome.refusals.length >= 15, `${outcome.refusals.length} refusals`);
+  // Seed 3: the answer to a removal is lost, and its repetition finds nothing.
+  t.deepEqual([...new Set(outcome.refusals.map(({ reason }) => reason))], ["deadline exceeded"]);
   t.true(outcome.refusals.every(({ atMs }) => atMs >= 10_000 && atMs <= 60_000));
   t.is(serviceIn(outcome).availabilityMin, 1);
 });

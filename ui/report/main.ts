@@ -1,6 +1,6 @@
 /** Draws the plots of a rehearsal's page. Everything that it needs is in the page. */
 import uPlot from "uplot";
-import type { Plot, ReportPlots } from "./plots.ts";
+import { margins, type Plot, type ReportPlots } from "./plots.ts";
 
 const height = 200;
 const bandOpacity = 0.22;
@@ -66,6 +66,7 @@ function optionsFor({ kind, bands }: Plot, marks: ReportPlots["marks"], width: n
   return {
     width,
     height,
+    padding: [null, (plot) => plot.width * margins.right, null, null],
     plugins: [marksPlugin(marks)],
     cursor: { y: false, sync: { key: "time" } },
     scales: {
@@ -79,7 +80,7 @@ function optionsFor({ kind, bands }: Plot, marks: ReportPlots["marks"], width: n
         incrs: [1, 5, 10, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 14_400, 21_600, 43_200, 86_400, 604_800],
         space: 60,
       },
-      { ...axis, size: 52, values: (_, splits) => splits.map(text) },
+      { ...axis, size: ({ width: now }) => now * margins.left, values: (_, splits) => splits.map(text) },
     ],
     series: [
       { label: "time", value: (_, value) => (value === null ? "–" : clock(value)) },

@@ -23,3 +23,6 @@ export interface Band {
   readonly middle: readonly (number | null)[];
   readonly high: readonly (number | null)[];
 }
+
+/** Margins of every plot over time, as shares of its width: the same moment is at the same place in all. */
+export const margins = { left: 0.07, right: 0.025 };
