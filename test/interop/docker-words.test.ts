@@ -34,9 +34,13 @@ interface Told {
   readonly said: string;
 }
 
-/** Docker's network and secret commands print a second line, which only says that they failed. */
+/**
+ * Docker's network and secret commands print a second line, which only says that they failed. Its 26.1 wraps all errors of some commands
+ * in one "Status: ERRORS, Code: STATUS".
+ */
 function toldBy(status: number | null, stdout: string, stderr: string): Told {
   const said = stderr
+    .replace(/^Status: (.*), Code: \d+$/ms, "$1")
     .split("\n")
     .map((line) => line.replace(/^(?:muster|Error response from daemon|Error): /, ""))
     .filter((line) => line !== "" && !/^exit status \d+$/.test(line));
