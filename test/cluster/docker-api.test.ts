@@ -127,18 +127,36 @@ test("each version from the oldest to the newest is served by its prefix", async
   const socket = join(manager.dataDir, "docker.sock");
   const get = (path: string): ReturnType<typeof ask> => ask(socket, { method: "GET", path });
   const nouns = ["info", "version", "swarm", "nodes", "services", "tasks", "networks", "secrets", "configs", "volumes"];
-  const [oldest, newest] = [oldestVersion, newestVersion].map((version) => Number(version.split(".")[1])) as [
-    number,
-    number,
-  ];
-  for (let minor = oldest; minor <= newest; minor += 1)
+  const minorOf = (version: string): number => Number(version.split(".")[1]);
+  const [oldest, newest] = [minorOf(oldestVersion), minorOf(newestVersion)];
+  const wrong = `/services?filters=${encodeURIComponent('{"colour":["red"]}')}`;
+  for (let minor = oldest; minor <= newest; minor += 1) {
     for (const noun of [...nouns, "containers/json", "images/json", "system/df"]) {
       const { status, text } = await get(`/v1.${minor}/${noun}`);
       t.is(status, 200, `1.${minor} ${noun}: ${text}`);
       t.notThrows(() => JSON.parse(text) as unknown, `1.${minor} ${noun}`);
     }
-  t.is((await get(`/v1.${oldest - 1}/info`)).status, 400);
-  t.is((await get(`/v1.${newest + 1}/info`)).status, 400);
+    // The answers are those of the version: its words for a mistake, and its fields.
+    const words = minor < 42 ? "Invalid filter 'colour'" : "invalid filter 'colour'";
+    t.deepEqual(JSON.parse((await get(`/v1.${minor}${wrong}`)).text), { message: words }, `1.${minor}`);
+    const networks = JSON.parse((await get(`/v1.${minor}/networks`)).text) as readonly Record<string, unknown>[];
+    t.deepEqual(
+      networks.map((network) => network["EnableIPv4"]),
+      [minor < 48 ? undefined : true],
+      `1.${minor}`,
+    );
+  }
+  for (const older of [`1.${oldest - 1}`, "1.9", "0.99"])
+    t.like(await get(`/v${older}/info`), {
+      status: 400,
+      text: `client version ${older} is too old. Minimum supported API version is ${oldestVersion}, please upgrade your client to a newer version\n`,
+    });
+  for (const newer of [`1.${newest + 1}`, "1.100", "2.0"]) {
+    const { status, text } = await get(`/v${newer}/info`);
+    t.is(status, 400, newer);
+    const message = `client version ${newer} is too new. Maximum supported API version is ${newestVersion}`;
+    t.deepEqual(JSON.parse(text), { message });
+  }
   t.is((await get("/info")).status, 200);
 });
 
