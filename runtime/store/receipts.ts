@@ -15,6 +15,12 @@ export interface Completed {
 export class Receipts {
   /** Oldest first: a Map keeps insertion order. */
   readonly #completed = new Map<string, Completed>();
+  /**
+   * Their ids, and the place of the next one: once full, that of the oldest. A search for the Map's first key passes every key that was
+   * deleted before it, which took tens of microseconds for each receipt.
+   */
+  readonly #ids: string[] = [];
+  #next = 0;
   readonly #max: number;
 
   constructor(max: number = receiptsMax) {
@@ -26,16 +32,19 @@ export class Receipts {
   }
 
   add(proposalId: string, completed: Completed): void {
+    const isKnown = this.#completed.has(proposalId);
     this.#completed.set(proposalId, completed);
-    if (this.#completed.size <= this.#max) return;
-    for (const oldest of this.#completed.keys()) {
-      this.#completed.delete(oldest);
-      break;
-    }
+    if (isKnown) return;
+    const oldest = this.#ids[this.#next];
+    if (oldest !== undefined) this.#completed.delete(oldest);
+    this.#ids[this.#next] = proposalId;
+    this.#next = (this.#next + 1) % this.#max;
   }
 
   clear(): void {
     this.#completed.clear();
+    this.#ids.length = 0;
+    this.#next = 0;
   }
 
   toMessages(): Receipt[] {

@@ -50,8 +50,8 @@ export const storeMutants: readonly Mutant[] = [
   {
     name: "one-receipt-remembered",
     file: "runtime/store/receipts.ts",
-    original: "if (this.#completed.size <= this.#max) return;",
-    replacement: "if (this.#completed.size <= 1) return;",
+    original: "this.#next = (this.#next + 1) % this.#max;",
+    replacement: "this.#next = 0;",
     breaks: "a proposal repeated after a lost answer and another proposal is carried out again",
     kind: "time-fault-order",
     tests: ["unit/staging", "unit/replica"],

@@ -1,5 +1,6 @@
 // An append sees its own earlier changes, and discards those of rejected proposals.
 import test from "ava";
+import fc from "fast-check";
 import { assemble } from "../../machines/ledger/batch.ts";
 import { ProposeRequest, ProposeRequest_Mode, TaskState, type Operation } from "../../proto/gen/messages.ts";
 import { Receipts } from "../../runtime/store/receipts.ts";
@@ -46,4 +47,44 @@ test("as many proposals are remembered as fit, the newest of them", (t) => {
     ["a", "b", "c", "d"].map((id) => receipts.find(id) !== undefined),
     [false, true, true, true],
   );
+});
+
+test("the receipts are those of the newest proposals, in the order of their first mention, also after a snapshot", (t) => {
+  const ids = fc.array(fc.integer({ min: 0, max: 8 }).map((number) => `p${number}`));
+  fc.assert(
+    fc.property(fc.integer({ min: 1, max: 5 }), ids, ids, (max, early, late) => {
+      const receipts = new Receipts(max);
+      const addAll = (added: readonly string[]): string[] => {
+        const expected: string[] = [];
+        for (const [version, id] of added.entries()) {
+          receipts.add(id, { version, skipped: 0 });
+          if (!expected.includes(id)) expected.push(id);
+          if (expected.length > max) expected.shift();
+        }
+        return expected;
+      };
+      addAll(early);
+      receipts.clear();
+      const expected = addAll(late);
+      t.deepEqual(
+        receipts.toMessages().map(({ proposalId }) => proposalId),
+        expected,
+      );
+      for (const id of expected) t.is(receipts.find(id)?.version, late.lastIndexOf(id));
+    }),
+  );
+});
+
+test("forgetting a receipt costs the same with many as with few", (t) => {
+  const ids = Array.from({ length: 40_000 }, (_, at) => `proposal-${at}`);
+  const timed = (max: number): number => {
+    const receipts = new Receipts(max);
+    const began = performance.now();
+    for (const [version, id] of ids.entries()) receipts.add(id, { version, skipped: 0 });
+    return performance.now() - began;
+  };
+  const rounds = Array.from({ length: 4 }, () => ({ few: timed(20), many: timed(10_000) }));
+  const few = Math.min(...rounds.map((round) => round.few));
+  const many = Math.min(...rounds.map((round) => round.many));
+  t.true(many < 15 * few, `${many} ms with many, ${few} ms with few`);
 });
