@@ -394,7 +394,7 @@ export async function startManagerLife(
       await unlessEnding(serving, ending);
     }
     if (options.metrics !== null) {
-      const gauges = startStateGauges(manager.replica, telemetry.metrics);
+      const gauges = startStateGauges(manager.replica, () => manager.sessions(), telemetry.metrics);
       undo.push(() => gauges.stop());
       const healthy = telemetry.metrics.gauge("muster_healthy", "1 while this manager gets things done.");
       const shown = telemetry.metrics.onExpose(() => healthy.set(manager.unhealthy() === null ? 1 : 0));

@@ -56,7 +56,7 @@ export interface DispatcherOptions {
   readonly heartbeatPeriodMs?: number;
 }
 
-interface SessionInfo {
+export interface SessionInfo {
   readonly nodeId: string;
   readonly sessionId: string;
   /** State of its machine, such as `serving.connected`. */
@@ -98,8 +98,6 @@ class DispatcherActor implements Dispatcher {
   readonly #ids: Random;
   readonly #jitter: Random;
   readonly #sessions = new Map<string, NodeSession>();
-  /** The last count of sessions by state. */
-  readonly #counts = new Map<string, number>();
   readonly #histories: RegistrationHistories;
   readonly #descriptions: Descriptions;
   readonly #registrations: ProposalBatch<boolean>;
@@ -164,7 +162,6 @@ class DispatcherActor implements Dispatcher {
   }
 
   trouble(): NodeTrouble {
-    this.#showStates();
     return this.#breaker.trouble();
   }
 
@@ -337,18 +334,6 @@ class DispatcherActor implements Dispatcher {
     this.#env.telemetry.metrics.gauge("muster_sessions", "Sessions that this manager holds.").set(this.#sessions.size);
   }
 
-  #showStates(): void {
-    // States without sessions stay at 0.
-    const counts = new Map(Array.from(this.#counts.keys(), (state) => [state, 0]));
-    for (const { state } of this.#sessions.values()) counts.set(state, (counts.get(state) ?? 0) + 1);
-    const gauge = this.#env.telemetry.metrics.gauge("muster_session_states", "Sessions of this manager, by state.");
-    for (const [state, count] of counts) {
-      if (count === this.#counts.get(state)) continue;
-      this.#counts.set(state, count);
-      gauge.set(count, { state });
-    }
-  }
-
   #openStream(target: StreamTarget, sessionId: string, call: CallContext): void {
     const session = this.#sessionOf(call, sessionId);
     if (session.streams.size >= assignmentLimits.streamsMax) {
@@ -426,7 +411,7 @@ class DispatcherActor implements Dispatcher {
   }
 
   #onNode(node: Node, old: Node | null, removed: boolean): void {
-    if (!removed) this.#breaker.onNode(node, old);
+    this.#breaker.onNode(removed ? null : node, old);
     this.#messages.onAnyNode(removed ? null : node, old ?? node);
     const held = this.#sessions.get(node.id);
     if (held === undefined) return;

@@ -18,7 +18,7 @@ import { managerBeats } from "../../runtime/subjects.ts";
 import type { Environment, Running } from "../environment.ts";
 import type { NodeSession, Verdict } from "./session.ts";
 
-/** Interval of checks, in milliseconds. A check counts all sessions and nodes, about 2 µs each. */
+/** Interval of checks, in milliseconds. A check counts all sessions, and all nodes after a change of one. */
 const lookPeriodMs = 1_000;
 /** How long a count of missing nodes is reused, in milliseconds: many simultaneous verdicts count once. */
 const countAgeMsMax = 50;
@@ -45,6 +45,13 @@ interface MassDownBreakerOptions {
   readonly sessions: () => Iterable<NodeSession>;
 }
 
+/** Nodes in the log. */
+interface Listed {
+  /** That have registered, and whose state is unknown. */
+  readonly unknown: number;
+  readonly ready: number;
+}
+
 interface Count {
   readonly at: number;
   /** Of own sessions. */
@@ -65,6 +72,8 @@ export class MassDownBreaker implements Running {
   readonly #said = new Map<string, { readonly missing: number; readonly at: number }>();
   /** When checks were late, and by how much, oldest first. */
   #late: { readonly at: number; readonly lateMs: number }[] = [];
+  /** Null after a change of a node. */
+  #listed: Listed | null = null;
   #counted: Count = { at: Number.NEGATIVE_INFINITY, own: 0, missing: 0, nodes: 0 };
   #lookedAt: number;
   #timer: TimerHandle | null = null;
@@ -113,8 +122,10 @@ export class MassDownBreaker implements Running {
     this.#look();
   }
 
-  /** To be called when a node's object changed: nodes declared DOWN count as missing for a while. */
-  onNode(node: Node, old: Node | null): void {
+  /** To be called when a node's object changed (null: it was removed): nodes declared DOWN count as missing for a while. */
+  onNode(node: Node | null, old: Node | null): void {
+    this.#listed = null;
+    if (node === null) return;
     const wasDown = old === null || old.status?.state === NodeStatus_State.DOWN;
     if (node.status?.state === NodeStatus_State.DOWN && !wasDown) this.#downAt.push(this.#env.clock.monotonic());
   }
@@ -200,15 +211,10 @@ export class MassDownBreaker implements Running {
 
   #count(at: number): Count {
     this.#downAt = this.#downAt.filter((time) => at - time < massDown.windowMs);
-    let missing = this.#downAt.length;
-    let nodes = missing;
+    const { ready, unknown } = (this.#listed ??= this.#list());
+    let missing = this.#downAt.length + unknown;
+    const nodes = missing + ready;
     const { store } = this.#env;
-    for (const { description, status } of store.all("node")) {
-      // A node that never registered is not missing.
-      const isUnknown = status?.state === NodeStatus_State.UNKNOWN && description !== null;
-      if (isUnknown) missing += 1;
-      if (isUnknown || status?.state === NodeStatus_State.READY) nodes += 1;
-    }
     let own = 0;
     for (const session of this.#options.sessions()) {
       if (!session.isMissing(at)) continue;
@@ -217,5 +223,15 @@ export class MassDownBreaker implements Running {
     }
     for (const said of this.#said.values()) if (at - said.at < saidMsMax) missing += said.missing;
     return { at, own, missing: Math.min(missing, nodes), nodes };
+  }
+
+  #list(): Listed {
+    let [unknown, ready] = [0, 0];
+    for (const { description, status } of this.#env.store.all("node")) {
+      // A node that never registered is not missing.
+      if (status?.state === NodeStatus_State.UNKNOWN && description !== null) unknown += 1;
+      else if (status?.state === NodeStatus_State.READY) ready += 1;
+    }
+    return { unknown, ready };
   }
 }

@@ -59,7 +59,7 @@ import {
 import { startNatsAuthority } from "../keys/nats-authority.ts";
 import { levelWarnings, startFormatLevel } from "./format-level.ts";
 import { startDemotions } from "./demotions.ts";
-import { createDispatcher } from "../dispatcher/dispatcher.ts";
+import { createDispatcher, type SessionInfo } from "../dispatcher/dispatcher.ts";
 import { noCsiSockets, type CsiSockets } from "../../runtime/ports/csi-sockets.ts";
 import type { Environment, Running } from "../environment.ts";
 import { createHealth } from "./health.ts";
@@ -197,6 +197,8 @@ export interface Manager extends Running {
   readonly clockWatch: Pick<ClockWatch, "onJump">;
   /** Nodes and users that its edges serve. */
   readonly standings: Standings;
+  /** The sessions of nodes that it holds. */
+  sessions(): Iterable<SessionInfo>;
   /** Resolves when the replica has caught up and the cluster object exists: from then on it can serve. */
   ready(): Promise<void>;
   /** Why this manager makes no progress; null while it does. */
@@ -476,6 +478,7 @@ export function startManager(parts: ManagerParts): Manager {
     leadership,
     clockWatch,
     standings,
+    sessions: () => dispatcher.sessions(),
     services: {
       backup: backups.handlers,
       ca: ca.ca,

@@ -32,16 +32,19 @@ test("nodes and tasks are counted by state through all changes, and objects by k
     ...["t1", "t2", "t3"].map((id) => put({ task: task(id, { status: status(TaskState.RUNNING) }) })),
   ]);
   const replica = replicaOf(writer);
-  const gauges = startStateGauges(replica, metrics);
+  let sessions = [{ state: "serving.connected" }, { state: "suspect" }, { state: "suspect" }];
+  const gauges = startStateGauges(replica, () => sessions, metrics);
   const told = async (name: string): Promise<Readonly<Record<string, number>>> => {
     const { text } = await metrics.expose();
-    const lines = text.matchAll(new RegExp(`^${name}\\{\\w+="(\\w+)"\\} (\\d+)$`, "gm"));
+    const lines = text.matchAll(new RegExp(`^${name}\\{\\w+="([\\w.]+)"\\} (\\d+)$`, "gm"));
     return Object.fromEntries([...lines].map(([, label = "", count]) => [label, Number(count)]));
   };
   t.deepEqual(await told("muster_nodes"), { unknown: 0, down: 0, ready: 3, disconnected: 0 });
   t.like(await told("muster_tasks"), { new: 0, running: 3, failed: 0, orphaned: 0 });
   t.like(await told("muster_objects"), { node: 3, service: 1, task: 3, secret: 0 });
+  t.deepEqual(await told("muster_session_states"), { "serving.connected": 1, suspect: 2 });
 
+  sessions = [{ state: "serving.connected" }];
   const written = writer.records.length;
   writer.write([nodeIn("n1", NodeStatus_State.DOWN), nodeIn("n2", NodeStatus_State.DISCONNECTED)]);
   writer.write([
@@ -55,6 +58,7 @@ test("nodes and tasks are counted by state through all changes, and objects by k
   t.deepEqual(await told("muster_nodes"), { unknown: 0, down: 1, ready: 0, disconnected: 1 });
   t.like(await told("muster_tasks"), { new: 1, running: 1, failed: 1 });
   t.like(await told("muster_objects"), { node: 2, service: 1, task: 3 });
+  t.deepEqual(await told("muster_session_states"), { "serving.connected": 1, suspect: 0 });
 
   // A manager that was behind loads a snapshot: still correct.
   writer.write([nodeIn("n1", NodeStatus_State.READY), removed(Kind.KIND_TASK, "t1")]);
@@ -70,7 +74,7 @@ test("nodes and tasks are counted by state through all changes, and objects by k
 
 test("an empty cluster has every state at 0, so that an alert finds a number", async (t) => {
   const metrics = createMetrics();
-  startStateGauges(new Replica(), metrics);
+  startStateGauges(new Replica(), () => [], metrics);
   const { text } = await metrics.expose();
   t.regex(text, /^muster_nodes\{state="down"\} 0$/m);
   t.regex(text, /^muster_tasks\{state="failed"\} 0$/m);
