@@ -1,9 +1,6 @@
 // Task drivers as real processes beside an agent: tasks survive kills of each part.
-import { spawn } from "node:child_process";
-import { once } from "node:events";
 import { readdirSync } from "node:fs";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import test, { type ExecutionContext } from "ava";
 import { mockDriver } from "../fixtures/plugin-launch.ts";
 import {
@@ -15,31 +12,10 @@ import {
   type TestManager,
 } from "../fixtures/muster.ts";
 import { commandOf, kill, processesOf } from "../fixtures/processes.ts";
+import { terminal } from "../fixtures/terminal.ts";
 import { until } from "../fixtures/until.ts";
 
 const execDriver = join(mockDriver, "../muster-driver-exec");
-
-const main = fileURLToPath(new URL("../../cli/main.ts", import.meta.url));
-
-/** Runs muster in a terminal of 31 rows and 77 columns, and types lines into it, one after each prompt. */
-async function terminal(args: readonly string[], lines: readonly string[]) {
-  const words = [process.execPath, main, ...args].map((word) => `'${word}'`).join(" ");
-  const child = spawn("script", ["-qec", `stty rows 31 cols 77; exec ${words}`, "/dev/null"], { stdio: "pipe" });
-  let output = "";
-  let typed = 0;
-  const timer = setTimeout(() => child.kill("SIGKILL"), 15_000);
-  child.stdout.on("data", (data: Buffer) => {
-    output += data.toString();
-    const line = lines[typed];
-    // The prompt of sh, as root or not.
-    if (line === undefined || output.split(/[#$] /).length <= typed + 1 || !/[#$] $/.test(output)) return;
-    typed += 1;
-    child.stdin.write(`${line}\r`);
-  });
-  const [code] = (await once(child, "close")) as [number | null];
-  clearTimeout(timer);
-  return { code, output };
-}
 
 interface Row {
   readonly ID: string;
