@@ -7,7 +7,8 @@ import { windowBytes } from "../../runtime/calls/flow.ts";
 import type { LinkStream } from "../../runtime/calls/link-stream.ts";
 import { findManager, openSiteLink } from "../../runtime/calls/site-link.ts";
 import { linksPerSiteMax, serveSiteLinks } from "../../runtime/calls/site-links.ts";
-import type { Bus, BusMessage } from "../../runtime/ports/index.ts";
+import { SimClock } from "../../runtime/sim/clock.ts";
+import type { Bus, BusMessage, Clock } from "../../runtime/ports/index.ts";
 import { Status } from "../../runtime/ports/rpc.ts";
 import { matches } from "../../runtime/sim/subject.ts";
 import { frameForSite, siteFrame } from "../../runtime/subjects.ts";
@@ -19,8 +20,8 @@ const turns = async (): Promise<void> => {
   for (let each = 0; each < 20; each += 1) await new Promise((resolve) => setImmediate(resolve));
 };
 
-function world(t: ExecutionContext) {
-  const [clock, random] = [new SystemClock(), new SystemRandom()];
+function world(t: ExecutionContext, clock: Clock = new SystemClock()) {
+  const random = new SystemRandom();
   const interests = new Set<{ readonly pattern: string; readonly handler: (message: BusMessage) => void }>();
   const wire: { readonly subject: string; readonly data: Uint8Array; readonly frame: LinkFrame }[] = [];
   const state = { loses: (_frame: LinkFrame, _subject: string): boolean => false };
@@ -187,6 +188,55 @@ test("a site's end also ends a stream whose node has left, and whose last bytes 
   t.true(manager.destroyed);
   await closed;
 });
+
+/** An exchange over a site's link: the search, the opening, a request of several parts, its echo, and the end of both directions. */
+async function exchange({ bus, clock, random, served }: ReturnType<typeof world>): Promise<LinkStream> {
+  const at = { bus, clock, random, site: "lab" };
+  const managerId = await findManager(at, "");
+  const node = await openSiteLink({ ...at, managerId, payloadBytesMax });
+  const manager = served.at(-1)?.stream as LinkStream;
+  manager.pipe(manager);
+  node.end(Buffer.alloc(3 * payloadBytesMax, "x"));
+  if ((await whole(node)).length !== 3 * payloadBytesMax) throw new Error("some of it is missing");
+  return node;
+}
+
+for (const how of ["is noticed", "is not noticed"])
+  test(`whichever message of an exchange a leaf node takes with it, both sides end when that ${how}, and the next exchange succeeds`, async (t) => {
+    const clock = new SimClock();
+    const scene = world(t, clock);
+    const { served, sites, state, wire } = scene;
+    await exchange(scene);
+    const messages = wire.length;
+    t.true(messages > 10, `${messages} messages`);
+    for (let kept = 0; kept < messages; kept += 1) {
+      const [from, before] = [wire.length, served.length];
+      state.loses = () => wire.length > from + kept;
+      let outcome = "open";
+      const attempt = exchange(scene).then(
+        () => (outcome = "whole"),
+        () => (outcome = "failed"),
+      );
+      await turns();
+      if (how === "is noticed") sites.end("lab", "its leaf node has left");
+      // Longer than the silence that breaks a link, and than a search or an opening takes.
+      for (let second = 0; second < 15; second += 1) {
+        await clock.run({ untilMs: clock.now() + 1_000 });
+        await turns();
+      }
+      const streams = served.slice(before).map(({ stream }) => stream);
+      // Without the last ones, all of its bytes have arrived.
+      t.true(outcome === "failed" || (outcome === "whole" && kept > messages / 2), `${outcome} after ${kept} messages`);
+      t.true(
+        streams.every(({ destroyed }) => destroyed),
+        `the manager's side is open after ${kept} messages`,
+      );
+      await attempt;
+      state.loses = () => false;
+      sites.begin("lab");
+      await exchange(scene);
+    }
+  });
 
 test("a sender that ignores the window, or sends larger parts, loses its own stream alone", async (t) => {
   const { bus, open, wire } = world(t);
