@@ -1,6 +1,6 @@
 /**
  * Load generator: `node bench/agents.ts --join ADDR:PORT --token TOKEN --agents N [--first N] [--batch] [--probe]
- * [--nodes-nats URL] [--wait]`.
+ * [--nodes-nats URL [--site NAME]] [--wait]`.
  *
  * Prints one JSON line when its agents are prepared, one when all have joined, then one whenever the count of RUNNING tasks has
  * changed (polled every 20 ms), each with the epoch time in ms of what it reports. With `--wait` it joins on a line `join` on
@@ -21,6 +21,7 @@ const { values } = parseArgs({
     probe: { type: "boolean", default: false },
     wait: { type: "boolean", default: false },
     "nodes-nats": { type: "string" },
+    site: { type: "string" },
     "joins-at-once": { type: "string", default: "50" },
   },
 });
@@ -39,6 +40,7 @@ const fleet = new Fleet({
   batch: values.batch,
   isProbe: values.probe,
   ...(values["nodes-nats"] === undefined ? {} : { nodesNats: values["nodes-nats"] }),
+  ...(values.site === undefined ? {} : { site: values.site }),
   joinsAtOnce: Number(values["joins-at-once"]),
 });
 

@@ -242,7 +242,7 @@ async function loaded<Result>(load: Load, use: (peers: readonly Peer[]) => Promi
   const ends: (() => Promise<void>)[] = [];
   try {
     const peers: Peer[] = [];
-    for (const start of [() => startMuster([], true), ...(hasDockerd() ? [startDockerd] : [])]) {
+    for (const start of [() => startMuster([], { measuresTurns: true }), ...(hasDockerd() ? [startDockerd] : [])]) {
       const peer = await start();
       ends.push(() => peer.stop());
       const agents = new Generator(peer, agentsOf({ agents: load.agents, batch: true }));

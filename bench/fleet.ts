@@ -38,9 +38,13 @@ import {
 import { connectTls } from "../edges/grpc/client.ts";
 import { createKeyAndCsr } from "../lib/pki/index.ts";
 import { natsDialer } from "../processes/nats-dialer.ts";
+import { sealedDialer } from "../processes/sealed-dialer.ts";
+import { findManager } from "../runtime/calls/site-link.ts";
+import { connectSite } from "../runtime/nats/node-connection.ts";
 import { RpcError, Status, type RpcChannel } from "../runtime/ports/rpc.ts";
 import { SystemClock } from "../runtime/system/clock.ts";
 import { SystemRandom } from "../runtime/system/random.ts";
+import { until } from "./peers.ts";
 
 const callTimeoutMs = 60_000;
 /** As SwarmKit's agent: bounds of 0.1, 0.3, 0.7 … up to 8 s, delays uniform below them. */
@@ -72,6 +76,8 @@ interface FleetOptions {
   readonly networks?: readonly string[];
   /** URL of the manager's NATS for nodes; absent: the agents' sessions are over gRPC. They join over gRPC. */
   readonly nodesNats?: string;
+  /** With `nodesNats`: that is the URL of the site's leaf node, through which sessions are sealed. */
+  readonly site?: string;
   /** Receives every message to an agent. */
   readonly observe?: (sent: Sent) => void;
 }
@@ -138,6 +144,7 @@ export class Fleet {
     });
     channel.close();
     this.rootPem = Buffer.from(root.certificate).toString();
+    await this.#reachManager();
     let next = 0;
     const joinOne = async (): Promise<void> => {
       while (next < this.options.agents) {
@@ -150,16 +157,32 @@ export class Fleet {
     await Promise.all(Array.from({ length: Math.min(this.options.joinsAtOnce, this.options.agents) }, joinOne));
   }
 
+  /** Resolves when the site's leaf node, which may just have started, has found the manager. */
+  async #reachManager(): Promise<void> {
+    const { nodesNats: url, site } = this.options;
+    if (url === undefined || site === undefined) return;
+    const [clock, random] = [new SystemClock(), new SystemRandom()];
+    await until(`the leaf node of ${site} to reach the manager`, async () => {
+      const connection = await connectSite({ url, ca: null, credentials: null, name: "bench" }).catch(() => null);
+      const found =
+        connection && (await findManager({ clock, random, bus: connection.bus, site }, "").catch(() => null));
+      connection?.close();
+      return found !== null;
+    });
+  }
+
   /** A connection of a node to the manager. */
   connect({ certificatePem, keyPem }: Identity): Promise<RpcChannel> {
     const { options, rootPem } = this;
-    const { host, nodesNats, port } = options;
-    if (nodesNats !== undefined)
-      return natsDialer({ clock: new SystemClock(), random: new SystemRandom(), urls: [nodesNats], token: "" }).dial(
-        "",
-        "node",
-        { certificatePem, keyPem, rootPem },
-      );
+    const { host, nodesNats, port, site } = options;
+    if (nodesNats !== undefined) {
+      const shared = { clock: new SystemClock(), random: new SystemRandom(), urls: [nodesNats] };
+      const dialer =
+        site === undefined
+          ? natsDialer({ ...shared, token: "" })
+          : sealedDialer({ ...shared, site, caFile: null, credentialsFile: null });
+      return dialer.dial("", "node", { certificatePem, keyPem, rootPem });
+    }
     return connectTls({
       host,
       port,

@@ -12,7 +12,8 @@ interface Line extends FleetCounts {
   readonly at: number;
 }
 
-const timeoutMs = 180_000;
+/** For 5,000 agents on two cores. */
+const timeoutMs = 600_000;
 /**
  * Real nodes are separate machines: here their processes yield the CPU to the managers. A probe's delay is measured, so a probe
  * does not yield.

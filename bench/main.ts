@@ -19,6 +19,8 @@ import { logsTable } from "./logs.ts";
 import { microTables } from "./micro.ts";
 import { natsTable } from "./nats.ts";
 import { nodeLinksTables } from "./node-links.ts";
+import { leafNodesTable } from "./leaf-nodes.ts";
+import { slowLinkTable } from "./slow-link.ts";
 import { policyTable } from "./policy.ts";
 import { recordedRangeTable } from "./recorded-range.ts";
 import { recordingTable } from "./recording.ts";
@@ -42,7 +44,8 @@ const usage = `usage: npm run bench -- [--short] [--only GROUP] [--compare COMMI
   --rounds N          Number of turns of each commit (default 3)
   --only GROUP        One group: load, failover, micro, scheduler, watch, logs, stack, list, history, backup, dataplane, docker, drivers, json, policy,
                       inspection, simulation (rehearsals),
-                      nats (our layer and the library's clients), node-links (nodes over gRPC and over NATS), recording, start (of a command), first-task (from a command to RUNNING),
+                      nats (our layer and the library's clients), node-links (nodes over gRPC and over NATS),
+                      slow-link (the same over a slow link that loses packets), leaf-nodes (5,000 nodes of ten sites), recording, start (of a command), first-task (from a command to RUNNING),
                       manager-start, soak (an hour of changes),
                       swarmkit (SwarmKit's own agents), starved (the same on a small part of a core) or ui (needs Debian's chromium)`;
 const { short, only, commit, rounds } = orExit(() => {
@@ -87,6 +90,8 @@ const groups: Readonly<Record<string, () => Promise<string>>> = {
   policy: () => policyTable(short),
   nats: () => natsTable(short),
   "node-links": () => nodeLinksTables(short),
+  "slow-link": () => slowLinkTable(short),
+  "leaf-nodes": () => leafNodesTable(short),
   recording: async () => (await recordingTable(short)) + recordedRangeTable(short),
   swarmkit: () => swarmkitTable(short),
   starved: () => starvedTable(short),

@@ -87,8 +87,18 @@ export interface MusterPeer extends Peer {
   restart(signal: "SIGTERM" | "SIGKILL"): Promise<number>;
 }
 
-/** `flags`: further flags of the manager. `measuresTurns`: its turns can be measured. */
-export async function startMuster(flags: readonly string[] = [], measuresTurns = false): Promise<MusterPeer> {
+interface MusterOptions {
+  /** Its turns can be measured. */
+  readonly measuresTurns?: boolean;
+  /** Its address; default: loopback. */
+  readonly host?: string;
+  /** The start of the command line that execs it, in another network; default: this one. */
+  readonly inside?: readonly string[];
+}
+
+/** `flags`: further flags of the manager. */
+export async function startMuster(flags: readonly string[] = [], options: MusterOptions = {}): Promise<MusterPeer> {
+  const { host = "127.0.0.1", inside = [], measuresTurns = false } = options;
   const dir = mkdtempSync(join(tmpdir(), "muster-bench-"));
   const port = await freePort();
   const socket = join(dir, "control.sock");
@@ -97,10 +107,11 @@ export async function startMuster(flags: readonly string[] = [], measuresTurns =
       encoding: "utf8",
       timeout: 60_000,
     }).trim();
-  const args = ["manager", "--data-dir", dir, "--listen", `127.0.0.1:${port}`, "--advertise", "127.0.0.1", ...flags];
+  const own = ["manager", "--data-dir", dir, "--listen", `${host}:${port}`, "--advertise", host, ...flags];
+  const [file = program, ...args] = [...inside, program, ...own];
   const turnsSocket = join(dir, "turns.sock");
   const env = { ...process.env, ...(measuresTurns ? measuringTurns(turnsSocket) : {}) };
-  const spawned = (): ChildProcess => spawn(program, args, { env, stdio: ["ignore", "ignore", "inherit"] });
+  const spawned = (): ChildProcess => spawn(file, args, { env, stdio: ["ignore", "ignore", "inherit"] });
   let child = spawned();
   const stop = async (): Promise<void> => {
     await ended(child, 10_000);
@@ -111,7 +122,8 @@ export async function startMuster(flags: readonly string[] = [], measuresTurns =
     await stop();
     throw error;
   });
-  let pids = processTree(child.pid as number);
+  // Each time anew: its nats-server for nodes starts after the control socket.
+  const pids = (): readonly number[] => processTree(child.pid as number);
   const { ListServices, ListServiceStatuses } = ControlService.methods;
   const running = async (name: string): Promise<number> => {
     const channel = await connectUnix(socket);
@@ -147,16 +159,14 @@ export async function startMuster(flags: readonly string[] = [], measuresTurns =
       if (performance.now() - begun > startTimeoutMs) throw new Error("muster did not start again");
       await new Promise((resolve) => setTimeout(resolve, answerPollMs));
     }
-    const took = performance.now() - begun;
-    pids = processTree(child.pid as number);
-    return took;
+    return performance.now() - begun;
   };
   return {
     name: "muster",
     running,
     restart,
     turnsSocket,
-    host: "127.0.0.1",
+    host,
     port,
     socket,
     commandLine: [program, "--host", `unix://${socket}`],
@@ -165,9 +175,9 @@ export async function startMuster(flags: readonly string[] = [], measuresTurns =
     createService: (name, replicas) =>
       void muster("service", "create", "--detach", "--name", name, "--replicas", String(replicas), "bench:1"),
     deployStack: (name, composeFile) => void muster("stack", "deploy", "--detach", "-c", composeFile, name),
-    pids: () => pids,
-    cpu: () => cpuSeconds(pids),
-    memory: (which) => memoryMiB(pids, which),
+    pids,
+    cpu: () => cpuSeconds(pids()),
+    memory: (which) => memoryMiB(pids(), which),
     stop,
   };
 }
