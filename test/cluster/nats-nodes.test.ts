@@ -1,6 +1,7 @@
 // Nodes that reach their manager over NATS alone, and a malicious one among them.
 import { join } from "node:path";
 import { readFileSync } from "node:fs";
+import type { Socket } from "node:net";
 import { checkServerIdentity } from "node:tls";
 import test, { type ExecutionContext } from "ava";
 import { connect, type NatsConnection } from "nats";
@@ -14,6 +15,8 @@ import {
   DispatcherService,
   GetRootCACertificateRequest,
   HeartbeatRequest,
+  LinkFrame,
+  LinkFrame_Kind,
   ListNodesRequest,
   NodeStatus_State,
   UserCertificatesService,
@@ -153,6 +156,17 @@ function dialRaw(
 
 const fields = ({ signature, token }: Presented) => ({ auth_token: token, sig: signature });
 
+/** An entry of a connection's `status()`. */
+interface Refusal {
+  readonly permissionContext?: { readonly operation: string; readonly subject: string };
+}
+
+/** Of the library, which does not show it. */
+function socketOf(connection: NatsConnection): Socket {
+  return (connection as unknown as { readonly protocol: { readonly transport: { readonly socket: Socket } } }).protocol
+    .transport.socket;
+}
+
 /** The messages that the connection hears on the subject, and why the server refuses it. */
 function listen(connection: NatsConnection, subject: string) {
   const heard = { refusal: "", subjects: [] as string[] };
@@ -205,6 +219,11 @@ test.serial(
       await t.throwsAsync(asEvil(present), { message: /Authorization Violation/i }, who);
 
     const connection = await asEvil((challenge) => fields(presentNode(evil, challenge)));
+    const deniedTo: string[] = [];
+    void (async () => {
+      for await (const { permissionContext } of connection.status() as AsyncIterable<Refusal>)
+        if (permissionContext?.operation === "publish") deniedTo.push(permissionContext.subject);
+    })();
     const heard = [
       "_INBOX.>",
       ">",
@@ -214,22 +233,59 @@ test.serial(
       "muster.v1.node.*.down.*",
     ].map((subject) => listen(connection, subject));
     const bytes = new Uint8Array([1]);
-    for (const subject of [
+    const forbidden = [
       frameForNode(good.nodeId, "x"),
       nodeFrame(good.nodeId, managerId, "x"),
       frameForNode(evil.nodeId, "x"),
+      // Ids with wildcards.
+      `muster.v1.node.*.up.${managerId}.x`,
+      "muster.v1.node.>",
+      `muster.v1.node.${evil.nodeId}.>`,
       "$SYS.REQ.USER.AUTH",
       "$SYS.REQ.SERVER.PING.CONNZ",
-    ])
-      connection.publish(subject, bytes);
-    await connection.flush();
-    await t.throwsAsync(natsAs({ ...evil, keyPem: good.keyPem }));
-    await manager.muster(
-      "task",
-      "exec",
-      (await runningTasks(manager)).find(({ nodeId }) => nodeId === good.nodeId)?.id ?? "",
-      "true",
+    ];
+    for (const subject of forbidden) connection.publish(subject, bytes);
+    await until("their refusals", () => deniedTo.length === forbidden.length);
+    t.deepEqual(deniedTo.toSorted(), forbidden.toSorted());
+
+    // An opening whose reply subject is another node's: the answer comes to the sender alone.
+    const asVictim = () => dialRaw(t, port, good.rootPem, (challenge) => fields(presentNode(good, challenge)));
+    const ears = await asVictim();
+    const [stolen, own] = [frameForNode(good.nodeId, "stolen"), frameForNode(evil.nodeId, "replied")];
+    const [atVictim, atSender] = [listen(ears, stolen), listen(connection, own)];
+    await Promise.all([ears.flush(), connection.flush()]);
+    const hello = LinkFrame.encode(LinkFrame.create({ kind: LinkFrame_Kind.HELLO, number: 1 }));
+    connection.publish(nodeFrame(evil.nodeId, managerId, "replied"), hello, { reply: stolen });
+    await until("the answer", () => atSender.subjects.length > 0);
+    await ears.flush();
+    t.deepEqual(atVictim, { refusal: "", subjects: [] });
+    await ears.close();
+
+    // A message larger than the server permits, from a client that does not check it.
+    const large = await asEvil((challenge) => fields(presentNode(evil, challenge)));
+    const permitted = large.info?.max_payload ?? 0;
+    t.is(permitted, 128 * 1024);
+    Object.assign(large.info ?? {}, { max_payload: 10 * permitted });
+    large.publish(nodeFrame(evil.nodeId, managerId, "large"), new Uint8Array(2 * permitted));
+    t.regex((await large.closed())?.message ?? "", /maximum payload/i);
+
+    // One of the victim's connections reads nothing while much is sent to it: the server closes that one.
+    const slow = await asVictim();
+    slow.subscribe(`muster.v1.node.${good.nodeId}.down.*`, { callback: () => undefined });
+    await slow.flush();
+    socketOf(slow).pause();
+    const victimsTask = (await runningTasks(manager)).find(({ nodeId }) => nodeId === good.nodeId)?.id ?? "";
+    const host = `unix://${join(manager.dataDir, "control.sock")}`;
+    const writing = runMuster(["--host", host, "task", "exec", "-i", victimsTask, "wc", "-c"], {
+      wrap: ["sh", "-c", 'head -c 20000000 /dev/zero | "$@"', "sh"],
+      timeoutMs: 120_000,
+    });
+    const isCut = until("the slow connection to be closed", () =>
+      /Slow Consumer/.test(readFileSync(join(manager.dataDir, "nodes-nats.log"), "utf8")),
     );
+
+    await t.throwsAsync(natsAs({ ...evil, keyPem: good.keyPem }));
+    await manager.muster("task", "exec", victimsTask, "true");
     await connection.flush();
     for (const { refusal, subjects } of heard) {
       t.regex(refusal, /Permissions Violation/);
@@ -270,6 +326,10 @@ test.serial(
       asNode.unary(heartbeat, HeartbeatRequest.create({ sessionId: victim.sessions()[0] ?? "" }), limit),
     );
     joining.close();
+    t.is((await writing).stdout.trim(), "20000000", "the victim's own connection has passed everything");
+    await isCut;
+    socketOf(slow).resume();
+    await slow.closed();
 
     // A flood of garbage, of frames of no link and of openings.
     let sent = 0;
@@ -288,7 +348,7 @@ test.serial(
       { message: /^(?!.*Authorization)/ },
     );
     t.is(victim.sessions().length, sessions, "the other node kept its session");
-    t.true(await isReady(manager, "victim"));
+    await until("the other node to be READY", () => isReady(manager, "victim"));
 
     // A node that is removed loses its connection.
     const removed = await dialRaw(t, port, good.rootPem, (challenge) => fields(presentNode(good, challenge)));
