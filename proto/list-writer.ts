@@ -27,7 +27,8 @@ interface ListMark {
 export class ListWriter<T> {
   readonly #codec: Codec<T>;
   readonly #tag: number;
-  readonly #writer = openWriter(bytesMin);
+  /** Null while nothing has been added, as for a batch of proposals that change nothing. */
+  #writer: ReturnType<typeof openWriter> | null = null;
   #length = 0;
 
   /** `field`: the list's field number in the parent message. */
@@ -44,7 +45,7 @@ export class ListWriter<T> {
 
   /** Returns the message's size in bytes, without tag and length. */
   add(message: T): number {
-    const writer = this.#writer;
+    const writer = (this.#writer ??= openWriter(bytesMin));
     writer.uint32(this.#tag).fork();
     const from = writer.pos;
     this.#codec.write(message, writer);
@@ -55,17 +56,17 @@ export class ListWriter<T> {
   }
 
   mark(): ListMark {
-    return { length: this.#length, bytes: this.#writer.pos };
+    return { length: this.#length, bytes: this.#writer?.pos ?? 0 };
   }
 
   /** Removes the messages added since the mark. */
   truncate({ length, bytes }: ListMark): void {
     this.#length = length;
-    this.#writer.pos = bytes;
+    if (this.#writer !== null) this.#writer.pos = bytes;
   }
 
   /** A copy of the current bytes. */
   encoded(): Uint8Array<ArrayBuffer> {
-    return this.#writer.finish() as Uint8Array<ArrayBuffer>;
+    return this.#writer === null ? new Uint8Array(0) : (this.#writer.finish() as Uint8Array<ArrayBuffer>);
   }
 }

@@ -10,11 +10,11 @@ import {
   objection,
   type Wait,
 } from "../../machines/dispatcher/mass-down-breaker.machine.ts";
-import { decodedOrNull } from "../../proto/codec.ts";
-import { ManagerBeat, NodeStatus_State, type Node } from "../../proto/gen/messages.ts";
+import { NodeStatus_State, type Node } from "../../proto/gen/messages.ts";
 import type { EffectsOf, HostedActor } from "../../runtime/host.ts";
 import type { Subscription, TimerHandle } from "../../runtime/ports/index.ts";
 import { managerBeats } from "../../runtime/subjects.ts";
+import { managerBeatOf } from "../bus-message.ts";
 import type { Environment, Running } from "../environment.ts";
 import type { NodeSession, Verdict } from "./session.ts";
 
@@ -113,8 +113,8 @@ export class MassDownBreaker implements Running {
       { settleMs: options.settleMs },
       { effects },
     );
-    this.#beats = env.bus.subscribe(managerBeats, ({ data }) => {
-      const beat = decodedOrNull(ManagerBeat, data);
+    this.#beats = env.bus.subscribe(managerBeats, (message) => {
+      const beat = managerBeatOf(env, message);
       if (beat === null || beat.managerId === env.managerId) return;
       if (beat.missingNodes === 0) this.#said.delete(beat.managerId);
       else this.#said.set(beat.managerId, { missing: beat.missingNodes, at: env.clock.monotonic() });

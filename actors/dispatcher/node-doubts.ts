@@ -1,7 +1,6 @@
 /** Sentences on the missing nodes that managers report in their beats, for as long as they report them. */
-import { ManagerBeat } from "../../proto/gen/messages.ts";
 import { managerBeats } from "../../runtime/subjects.ts";
-import { busMessage } from "../bus-message.ts";
+import { managerBeatOf } from "../bus-message.ts";
 import type { Environment, Running } from "../environment.ts";
 
 /** How long a manager's report is valid, in milliseconds: five of its beats. */
@@ -19,7 +18,7 @@ export function startNodeDoubts(
 ): NodeDoubts {
   const doubts = new Map<string, { readonly text: string; readonly atMs: number }>();
   const beats = bus.subscribe(managerBeats, (message) => {
-    const beat = busMessage({ clock, telemetry }, ManagerBeat, message);
+    const beat = managerBeatOf({ clock, telemetry }, message);
     if (beat === null || (beat.missingNodes === 0 && !beat.holdsVerdicts)) return;
     const text = beat.holdsVerdicts
       ? `manager ${beat.managerId} reports ${beat.missingNodes} missing nodes and does not trust its own view`

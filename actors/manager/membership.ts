@@ -18,7 +18,7 @@ import { isSameBytes, isSameMessage } from "../../machines/same-message.ts";
 import type { Keyring } from "../../runtime/store/keyring.ts";
 import { managerBeat, managerBeats } from "../../runtime/subjects.ts";
 import type { ObjectChange } from "../../runtime/store/store.ts";
-import { busMessage } from "../bus-message.ts";
+import { managerBeatOf } from "../bus-message.ts";
 import type { EffectsOf } from "../../runtime/host.ts";
 import type { Environment, Running } from "../environment.ts";
 
@@ -139,7 +139,7 @@ export function startMembership(env: Environment, options: MembershipOptions): M
   });
   const keys = options.keyring?.onChange(tell);
   const heard = bus.subscribe(managerBeats, (message) => {
-    const beat = busMessage(env, ManagerBeat, message);
+    const beat = managerBeatOf(env, message);
     if (beat === null || beat.managerId === managerId || beat.checksum.length === 0) return;
     const own = checksums.get(beat.applied);
     if (own === undefined || own.length === 0 || isSameBytes(own, beat.checksum)) return;

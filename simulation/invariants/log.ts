@@ -10,7 +10,7 @@ import type { Replica } from "../../runtime/store/replica.ts";
 /** The first 48 bits of a checksum, as a number; 0 without a checksum. A text for each version of each life would be costly. */
 function fingerprintOf(checksum: Uint8Array): number {
   let fingerprint = 0;
-  for (const byte of checksum.subarray(0, 6)) fingerprint = fingerprint * 256 + byte;
+  for (let at = 0; at < 6; at += 1) fingerprint = fingerprint * 256 + (checksum[at] ?? 0);
   return fingerprint;
 }
 
