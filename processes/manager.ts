@@ -265,6 +265,8 @@ export async function startManagerLife(
     undo.push(() => markDisk.close());
     const denied = Promise.withResolvers<never>();
     denied.promise.catch(() => undefined);
+    /** Once nodes can connect. */
+    let nodesWaitMs = (): number => 0;
     const manager = startManager({
       managerId,
       clock,
@@ -292,6 +294,7 @@ export async function startManagerLife(
       networks: options.networks,
       warnings,
       troubles,
+      nodesWaitMs: () => nodesWaitMs(),
       servers: () => link.servers(),
       copies: () => link.copies(),
       recording: {
@@ -350,6 +353,7 @@ export async function startManagerLife(
     const admission = createAdmission(telemetry);
     const logins = createLogins(manager.environment, passwords);
     const server = createManagerServer(manager, lock, { logins, passwords }, telemetry, admission);
+    nodesWaitMs = () => server.nodesWaitMs();
     undo.push(() => server.close(closeGraceMs));
     const certificate = await unlessEnding(
       keepCertificate(manager, identity, advertise, server, listen, (cancel) => undo.push(cancel)),

@@ -52,6 +52,8 @@ export interface DispatcherOptions {
    * log's end: S5 does not depend on that.
    */
   readonly settled: () => boolean;
+  /** For how long the node has waited, in milliseconds, that has waited longest for this process to take its connection or call. */
+  readonly nodesWaitMs: () => number;
   /** Used while the cluster object sets no period, in milliseconds. */
   readonly heartbeatPeriodMs?: number;
 }
@@ -141,6 +143,7 @@ class DispatcherActor implements Dispatcher {
     this.#breaker = new MassDownBreaker(env, {
       settleMs: this.#graceMs(this.#periodMs),
       settled: options.settled,
+      nodesWaitMs: options.nodesWaitMs,
       sessions: () => this.#sessions.values(),
     });
     this.handlers = this.#makeHandlers();

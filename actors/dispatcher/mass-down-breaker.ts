@@ -25,11 +25,16 @@ const countAgeMsMax = 50;
 /** How long another manager's report on its nodes is valid, in milliseconds: three of its beats. */
 const saidMsMax = 3_000;
 /**
- * Number of checks whose delay is remembered: no node is waited for longer than this many seconds unless the period was raised.
+ * Number of such checks that are remembered: no node is waited for longer than this many seconds unless the period was raised.
  */
-const latenessMax = 600;
+const deafMax = 600;
 /** Delay from which a timer counts as late, in milliseconds; smaller delays are normal. */
 const lateMsMin = 50;
+/**
+ * When a node has waited for this process for longer, in milliseconds, silent nodes may be waiting for it too: SwarmKit's agents give a
+ * new connection and its first calls 5 s.
+ */
+const nodesWaitMsMax = 1_000;
 
 export interface NodeTrouble {
   /** Number of missing nodes of own sessions. */
@@ -42,6 +47,8 @@ interface MassDownBreakerOptions {
   /** How long no verdict is given after a pause of this process, in milliseconds. */
   readonly settleMs: number;
   readonly settled: () => boolean;
+  /** See DispatcherOptions. */
+  readonly nodesWaitMs: () => number;
   readonly sessions: () => Iterable<NodeSession>;
 }
 
@@ -70,8 +77,8 @@ export class MassDownBreaker implements Running {
   #downAt: number[] = [];
   /** Missing nodes that other managers last reported. */
   readonly #said = new Map<string, { readonly missing: number; readonly at: number }>();
-  /** When checks were late, and by how much, oldest first. */
-  #late: { readonly at: number; readonly lateMs: number }[] = [];
+  /** Checks that were late or found nodes waiting, and for how long nodes were not heard, oldest first. D5 */
+  #deaf: { readonly at: number; readonly deafMs: number }[] = [];
   /** Null after a change of a node. */
   #listed: Listed | null = null;
   #counted: Count = { at: Number.NEGATIVE_INFINITY, own: 0, missing: 0, nodes: 0 };
@@ -137,12 +144,10 @@ export class MassDownBreaker implements Running {
     const { holdSince, missing, nodes } = snapshot.context;
     const held = (reason: string): Verdict => ({ kind: "held", recheckMs: massDown.recheckMs, reason });
     if (snapshot.hasTag("granting")) {
-      const lateMs = this.#lateSince(wait.since, at);
-      const lateRecentlyMs = this.#lateSince(at - this.#options.settleMs, at);
       const reason = objection(wait, {
         at,
-        lateMs,
-        lateRecentlyMs,
+        deafMs: this.#deafSince(wait.since, at),
+        deafRecentlyMs: this.#deafSince(at - this.#options.settleMs, at),
         isReleasing: snapshot.matches("releasing"),
         holdSince,
       });
@@ -173,10 +178,11 @@ export class MassDownBreaker implements Running {
   /** Checks regularly, so that a pause of this process is noticed and a hold can end. */
   #look(): void {
     const at = this.#env.clock.monotonic();
-    const lateMs = this.#lateMs(at);
-    if (lateMs > lateMsMin) {
-      this.#late.push({ at, lateMs });
-      if (this.#late.length > latenessMax) this.#late.shift();
+    const isBehind = this.#options.nodesWaitMs() > nodesWaitMsMax;
+    const deafMs = isBehind ? at - this.#lookedAt : this.#lateMs(at);
+    if (deafMs > lateMsMin) {
+      this.#deaf.push({ at, deafMs });
+      if (this.#deaf.length > deafMax) this.#deaf.shift();
     }
     this.#feed(at, false);
     this.#lookedAt = at;
@@ -188,15 +194,15 @@ export class MassDownBreaker implements Running {
     return at - this.#lookedAt - lookPeriodMs;
   }
 
-  /** How long this process was late since then. D5, D6 */
-  #lateSince(since: number, at: number): number {
-    let lateMs = Math.max(0, this.#lateMs(at));
-    for (let index = this.#late.length - 1; index >= 0; index -= 1) {
-      const late = this.#late[index] as { at: number; lateMs: number };
-      if (late.at <= since) break;
-      lateMs += Math.min(late.lateMs, late.at - since);
+  /** For how long since then this process may have missed what nodes sent. D5, D6 */
+  #deafSince(since: number, at: number): number {
+    let deafMs = Math.max(0, this.#lateMs(at));
+    for (let index = this.#deaf.length - 1; index >= 0; index -= 1) {
+      const deaf = this.#deaf[index] as { at: number; deafMs: number };
+      if (deaf.at <= since) break;
+      deafMs += Math.min(deaf.deafMs, deaf.at - since);
     }
-    return lateMs;
+    return deafMs;
   }
 
   #feed(at: number, asked: boolean): void {

@@ -146,6 +146,8 @@ interface ManagerParts extends Omit<Environment, "store" | "proposer" | "times">
   copies?(): Promise<{ readonly wanted: number; readonly current: number } | null>;
   /** Where every part of this process raises troubles. */
   readonly troubles: Troubles;
+  /** See DispatcherOptions. */
+  readonly nodesWaitMs: () => number;
   /** Controllers of storage plugins on this machine; none when absent. */
   readonly csi?: CsiSockets;
   /** When snapshots are written and how many are kept; the store's defaults when absent. */
@@ -363,6 +365,7 @@ export function startManager(parts: ManagerParts): Manager {
   const unhealthy = (): string | null => troubles.cause() ?? progress.stuckBecause();
   const dispatcher = createDispatcher(environment, {
     settled: () => parts.bus.isUp() && unhealthy() === null && progress.isCurrent(),
+    nodesWaitMs: parts.nodesWaitMs,
     addr: advertise,
   });
   const isolation = startIsolation(environment, {

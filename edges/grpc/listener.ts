@@ -39,6 +39,8 @@ export interface TlsListener {
   readonly port: number;
   /** A connection that another edge has accepted; its TLS begins here. */
   accept(socket: Duplex, carrier: Carrier): void;
+  /** See Entrance. */
+  waitMs(): number;
   setCredentials(credentials: Credentials): void;
   close(): void;
 }
@@ -120,6 +122,7 @@ export async function listenTls(
   return {
     port: typeof address === "object" && address !== null ? address.port : options.port,
     accept: (socket, carrier) => entrance.accept(socket, carrier),
+    waitMs: () => entrance.waitMs(),
     setCredentials: (credentials) => {
       rootPem = credentials.rootPem;
       handshakes.setSecureContext(secureContext(credentials));

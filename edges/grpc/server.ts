@@ -239,6 +239,12 @@ export class GrpcServer {
     listener.accept(socket, carrier);
   }
 
+  /** For how long the oldest connection to a TLS port, or call of a node, has waited for this process, in milliseconds. */
+  nodesWaitMs(): number {
+    const connections = this.#tlsListeners.map((listener) => listener.waitMs());
+    return Math.max(this.#admission.callTurns.nodesWaitMs(), ...connections);
+  }
+
   /**
    * Serves the control socket: a file that only its owner may open, with and without TLS. TLS uses the credentials of the
    * last `listenTls` or `setCredentials`. Rejects with ListenError.

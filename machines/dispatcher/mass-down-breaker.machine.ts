@@ -14,10 +14,10 @@
  *     until morning; after the hold, if this process was healthy throughout, the nodes are considered lost.
  * D4: after a hold, verdicts are granted only for nodes that were silent throughout (one that was heard is slow, not lost),
  *     and for each only once a hold has passed since its own wait.
- * D5: a wait for a node counts only time in which this process could have heard it: time by which its own event loop was late
- *     does not count.
- * D6: a process that was late for much of the last grace period is overloaded: nodes find it too slow and move elsewhere, and
- *     it learns late of other managers' writes. It grants nothing for nodes that were silent for less than `overloadMs`.
+ * D5: a wait for a node counts only time in which this process could have heard it: not time by which its own event loop was late,
+ *     nor time in which nodes waited for it to accept their connections, to shake hands or to handle their first calls.
+ * D6: a process to which that happened for much of the last grace period is overloaded: nodes find it too slow and move elsewhere,
+ *     and it learns late of other managers' writes. It grants nothing for nodes that were silent for less than `overloadMs`.
  */
 import { assign } from "xstate";
 import { chart, effect } from "../chart.ts";
@@ -57,9 +57,10 @@ export const massDown = {
    */
   pauseMsMax: 4_000,
   /**
-   * Lateness within a grace period, in milliseconds, above which the process is overloaded: as much as one pause may last.
+   * Time within a grace period for which it could not hear nodes, in milliseconds, above which the process is overloaded: as much as
+   * one pause may last.
    */
-  overloadLateMsMax: 4_000,
+  overloadDeafMsMax: 4_000,
   /**
    * How long a node must be silent before an overloaded process declares it DOWN, in milliseconds: ten holds. A longer
    * overload must not keep the tasks of a dead node from running elsewhere forever.
@@ -103,10 +104,10 @@ export function objection(
   { graceMs, since }: Wait,
   now: {
     readonly at: number;
-    /** By how much this process was late since the wait began, in milliseconds. */
-    readonly lateMs: number;
+    /** For how long since the wait began this process was late or behind, in milliseconds. D5 */
+    readonly deafMs: number;
     /** The same within the last grace period. */
-    readonly lateRecentlyMs: number;
+    readonly deafRecentlyMs: number;
     readonly isReleasing: boolean;
     readonly holdSince: number;
   },
@@ -114,10 +115,10 @@ export function objection(
   if (now.isReleasing && since > now.holdSince) return "it was heard while too many nodes were missing at once";
   if (now.isReleasing && now.at - since < graceMs + massDown.holdMs)
     return "it has not been missing for the whole hold";
-  if (now.at - since - now.lateMs < graceMs)
-    return `this manager itself was late by ${(now.lateMs / 1_000).toFixed(1)} s of that time`;
-  if (now.lateRecentlyMs > massDown.overloadLateMsMax && now.at - since < massDown.overloadMs)
-    return `this manager is overloaded: it was late by ${(now.lateRecentlyMs / 1_000).toFixed(1)} s recently`;
+  if (now.at - since - now.deafMs < graceMs)
+    return `this manager itself was behind for ${(now.deafMs / 1_000).toFixed(1)} s of that time`;
+  if (now.deafRecentlyMs > massDown.overloadDeafMsMax && now.at - since < massDown.overloadMs)
+    return `this manager is overloaded: it was behind for ${(now.deafRecentlyMs / 1_000).toFixed(1)} s recently`;
   return null;
 }
 

@@ -161,7 +161,7 @@ export class SimNatsServer {
 
   start(): void {
     if (this.#endpoint !== null) return;
-    this.#endpoint = { name: this.name, clock: this.#network.clock.forProcess() };
+    this.#endpoint = { name: this.name, clock: this.#network.clock.forProcess(), handshakes: null };
     this.#network.trace.write(this.name, `start first=${this.#first} last=${this.last}`);
   }
 

@@ -7,6 +7,7 @@
  * N2: nothing reaches a side after it has closed the connection or given up on it.
  */
 import type { ProcessClock, SimClock } from "./clock.ts";
+import type { SimHandshakes } from "./handshakes.ts";
 import type { SimRandom } from "./random.ts";
 import type { SimTrace } from "./trace.ts";
 
@@ -52,6 +53,8 @@ export function noFaults(): NetworkFaults {
 export interface Endpoint {
   readonly name: string;
   readonly clock: ProcessClock;
+  /** The handshakes of its servers; null: they take no time. */
+  readonly handshakes: SimHandshakes | null;
 }
 
 /** One-way latency between two machines on one switch, in milliseconds. */

@@ -115,6 +115,8 @@ class SimChannel implements RpcChannel {
   #serverEnd: ConnectionEnd | null = null;
   #isOver = false;
   #nextCall = 1;
+  /** Arrivals at the server before the handshake; null once that is over. */
+  #unshaken: (() => void)[] | null = [];
 
   constructor(rpc: SimRpcNetwork, endpoint: Endpoint, address: string, identity: SimIdentity) {
     this.#endpoint = endpoint;
@@ -146,12 +148,20 @@ class SimChannel implements RpcChannel {
     this.#serverEnd = ends.server;
     // Data may be sent immediately, but an unanswered handshake fails sooner than a keepalive.
     let isAnswered = false;
-    ends.client.send(() =>
+    const shake = (): void => {
       ends.server.send(() => {
         isAnswered = true;
         answered.resolve();
-      }),
-    );
+      });
+      const arrived = this.#unshaken ?? [];
+      this.#unshaken = null;
+      for (const act of arrived) act();
+    };
+    ends.client.send(() => {
+      const { handshakes } = listener.endpoint;
+      if (handshakes === null) shake();
+      else handshakes.offer(() => ends.server.isOpen, shake);
+    });
     endpoint.clock.after(connectMsMax, () => {
       if (isAnswered || !ends.client.isOpen) return;
       ends.client.close();
@@ -246,14 +256,14 @@ class SimChannel implements RpcChannel {
         const served = this.#served;
         if (id === null || this.#end === null) return;
         buffered += bytes.length;
-        this.#end.send(() => {
+        this.#send(() => {
           buffered -= bytes.length;
           served?.message(id, bytes);
         });
       },
       finish: () => {
         const served = this.#served;
-        if (id !== null) this.#end?.send(() => served?.halfClose(id));
+        if (id !== null) this.#send(() => served?.halfClose(id));
         return promise;
       },
       cancel: () => {
@@ -294,11 +304,19 @@ class SimChannel implements RpcChannel {
     this.#calls.set(id, call);
     const served = this.#served;
     const caller = this.#callerOf(id);
-    this.#end?.send(() => {
+    this.#send(() => {
       served?.open(id, method.path, options.traceparent ?? "", options.timeoutMs, caller);
       if (request !== null) served?.message(id, request);
     });
     return id;
+  }
+
+  /** `act` runs at the server, after the handshake. */
+  #send(act: () => void): void {
+    this.#end?.send(() => {
+      if (this.#unshaken === null) act();
+      else this.#unshaken.push(act);
+    });
   }
 
   /** Sends what a call's handler answers over the server's half. */
@@ -331,7 +349,7 @@ class SimChannel implements RpcChannel {
   #cancel(id: number | null, error: RpcError | null): void {
     if (id === null || !this.#calls.has(id)) return;
     const served = this.#served;
-    this.#end?.send(() => served?.cancel(id));
+    this.#send(() => served?.cancel(id));
     if (error === null) this.#calls.delete(id);
     else this.#finish(id, error);
   }

@@ -9,6 +9,7 @@ import type { ReadableSpan } from "@opentelemetry/sdk-trace";
 import type { Blobs, Bus, LeaseBucket, Log, Telemetry } from "../ports/index.ts";
 import { SimClock, type ProcessClock } from "./clock.ts";
 import { SimDisk } from "./disk.ts";
+import { SimHandshakes } from "./handshakes.ts";
 import { SimBlobs, SimLeases, SimLog } from "./log.ts";
 import { SimNatsLink } from "./nats-link.ts";
 import { SimNatsServer } from "./nats-server.ts";
@@ -44,6 +45,8 @@ export interface SimPorts {
   readonly bus: Bus;
   /** The NATS between nodes and managers, which has no log. */
   readonly nodeBus: SimNodeBus;
+  /** For how long the oldest connection to its servers has waited for its handshake, in milliseconds; 0: none waits. */
+  readonly handshakeWaitMs: () => number;
   readonly log: Log;
   readonly blobs: Blobs;
   leases(bucket: string, ttlMs: number): LeaseBucket;
@@ -158,7 +161,8 @@ export class SimProcess {
     this.#lives += 1;
     const { clock, trace } = this.#simulation;
     const skewMs = (this.#options.skewMs ?? 0) + this.#jumpedMs;
-    const endpoint = { name: this.name, clock: clock.forProcess(skewMs, this.#options.driftPpm) };
+    const own = clock.forProcess(skewMs, this.#options.driftPpm);
+    const endpoint = { name: this.name, clock: own, handshakes: new SimHandshakes(own) };
     this.#endpoint = endpoint;
     trace.write(this.name, `start ${this.#lives}`);
     const ports = this.#ports(endpoint);
@@ -231,6 +235,12 @@ export class SimProcess {
     this.#endpoint?.clock.slow(costMs);
   }
 
+  /** Each handshake of its servers takes `costMs` in this run, until the next call; 0 turns this off. */
+  slowHandshakes(costMs: number): void {
+    this.#simulation.trace.write(this.name, `slow handshakes ${costMs}ms`);
+    this.#endpoint?.handshakes?.slow(costMs);
+  }
+
   /** Sets the wall clock of its machine forward by `ms` (back if negative). Survives the process. */
   jumpClock(ms: number): void {
     this.#simulation.trace.write(this.name, `clock jumps ${ms}ms`);
@@ -274,6 +284,7 @@ export class SimProcess {
       get bus() {
         return connect();
       },
+      handshakeWaitMs: () => endpoint.handshakes?.oldestMs() ?? 0,
       nodeBus: subjects.of(endpoint),
       get log() {
         return (log ??= new SimLog(connect(), clock, trace));

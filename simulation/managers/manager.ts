@@ -191,6 +191,7 @@ function runManager(
     log: ports.log,
     leases: ports.leases("leases", leaseTtlMs),
     blobs: ports.blobs,
+    nodesWaitMs: ports.handshakeWaitMs,
     authority,
     level,
     ...(csi === null ? {} : { csi }),

@@ -204,7 +204,7 @@ test("nodes are declared DOWN only by a manager that was there all along, and no
       claim("D3", !isDue(event, "hold") || isIn(step, "releasing"), "the hold does not end");
       // Another mass of nodes may be missing by then.
       claim("D3", !isDue(event, "release") || !isIn(step, "releasing"), "the release does not end");
-      const now = { at: 100_000, lateMs: 0, lateRecentlyMs: 0, isReleasing: true, holdSince: 50_000 };
+      const now = { at: 100_000, deafMs: 0, deafRecentlyMs: 0, isReleasing: true, holdSince: 50_000 };
       const graceMs = 15_000;
       claim("D4", objection({ since: 60_000, graceMs }, now) !== null, "a node that was heard in the hold is lost");
       claim(
@@ -215,10 +215,10 @@ test("nodes are declared DOWN only by a manager that was there all along, and no
       const lately = { ...now, isReleasing: false };
       claim(
         "D5",
-        objection({ since: 80_000, graceMs }, { ...lately, lateMs: 6_000 }) !== null,
+        objection({ since: 80_000, graceMs }, { ...lately, deafMs: 6_000 }) !== null,
         "its own lateness counts",
       );
-      const busy = { ...lately, lateRecentlyMs: massDown.overloadLateMsMax + 1 };
+      const busy = { ...lately, deafRecentlyMs: massDown.overloadDeafMsMax + 1 };
       claim("D6", objection({ since: 50_000, graceMs }, busy) !== null, "an overloaded manager declares a node DOWN");
       return { isDistrusted: isAway || (isDistrusted && !grants), massAt: seenAt };
     },

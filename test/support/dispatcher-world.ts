@@ -59,7 +59,8 @@ export function setUp(
   const period = Duration.create({ seconds: options.heartbeatPeriodS ?? 5 });
   const spec = ClusterSpec.create({ dispatcher: DispatcherConfig.create({ heartbeatPeriod: period }) });
   seed("cluster", Cluster.create({ id: "c", spec, rootCa: RootCA.create({ caCert: new Uint8Array([1, 2, 3]) }) }));
-  const start = () => createDispatcher({ ...manager.env, bus }, { addr, settled: () => true, ...options });
+  const nodesWaitMs = (): number => 0;
+  const start = () => createDispatcher({ ...manager.env, bus }, { addr, settled: () => true, nodesWaitMs, ...options });
   const dispatcher = start();
   t.teardown(() => dispatcher.stop());
   const run = (ms: number): Promise<unknown> => clock.run({ untilMs: clock.now() + ms });

@@ -131,9 +131,11 @@ test("H2: while the oldest has waited long, the newest is next", async (t) => {
   offer("newest");
   offer("gone too", () => now < 1_501);
   now = 2_000;
+  t.is(handshakes.waitMs(), 2_000, "the oldest that has not left");
   mayStart = true;
   handshakes.ended();
   await until(() => begun.length === 3);
+  t.is(handshakes.waitMs(), 0);
   t.deepEqual(begun, ["newest", "second", "oldest"]);
   now = 3_000;
   for (const name of ["first", "last"]) offer(name);
@@ -167,12 +169,15 @@ test("H3: while connections arrive in each turn, handshakes wait for them, thoug
   offer();
   await until(() => begun.length === 1);
   arrive();
+  const since = now;
   offer();
   await until(() => begun.length === 2);
+  t.is(handshakes.waitMs(), now - since, "the kernel may hold more");
   t.true((begun[1] ?? 0) >= 20 && (begun[1] ?? 0) <= 25, `started after ${begun[1]} ms`);
   isArriving = false;
   const before = now;
   await new Promise((resolve) => setImmediate(resolve));
+  await until(() => handshakes.waitMs() === 0);
   offer();
   await until(() => begun.length === 3);
   t.true((begun[2] ?? 0) <= before + 2);
@@ -239,8 +244,12 @@ test("CT1, CT2: waiting calls are handled in the order of their classes, some in
     };
   for (const name of ["read 1", "read 2", "read 3"]) calls.offer("reads", call(name));
   t.deepEqual(begun, ["read 1 0", "read 2 0"], "the turn has 10 ms");
+  t.is(calls.nodesWaitMs(), 0, "no node's call waits");
   calls.offer("registrations", call("registration"));
+  now += 3;
   calls.offer("assignments", call("assignment"));
+  now += 4;
+  t.is(calls.nodesWaitMs(), 7);
   calls.offer("reads", call("read 4"));
   await until(() => begun.length === 6);
   t.deepEqual(

@@ -267,7 +267,7 @@ test("delays of this manager's own process do not count as a node's silence (D5)
   clock.setTimeout = (callback, ms) => setTimeout_(callback, ms === 1_000 ? 3_500 : ms);
   await world.run(30_000);
   t.is(world.stateOf("n1"), NodeStatus_State.READY);
-  t.regex(world.dispatcher.explain("n1")[0]?.waitingFor ?? "", /this manager itself was late by \d+\.\d s/);
+  t.regex(world.dispatcher.explain("n1")[0]?.waitingFor ?? "", /this manager itself was behind for \d+\.\d s/);
   clock.setTimeout = setTimeout_;
   await world.run(30_000);
   t.is(world.stateOf("n1"), NodeStatus_State.DOWN);
@@ -281,9 +281,28 @@ test("an overloaded manager waits at most five minutes for a node before it decl
   clock.setTimeout = (callback, ms) => setTimeout_(callback, ms === 1_000 ? 2_000 : ms);
   await world.run(massDown.overloadMs - 5_000);
   t.is(world.stateOf("n1"), NodeStatus_State.READY);
-  t.regex(world.dispatcher.explain("n1")[0]?.waitingFor ?? "", /this manager is overloaded: it was late by \d+\.\d s/);
+  t.regex(
+    world.dispatcher.explain("n1")[0]?.waitingFor ?? "",
+    /this manager is overloaded: it was behind for \d+\.\d s/,
+  );
   await world.run(15_000);
   t.is(world.stateOf("n1"), NodeStatus_State.DOWN, "although it is still as late");
+});
+
+test("time in which nodes waited for this manager's handshakes does not count as a node's silence (D5, D6)", async (t) => {
+  let waitMs = 0;
+  const world = setUp(t, { nodesWaitMs: () => waitMs });
+  await join(world, "n1");
+  await world.run(10_000);
+  waitMs = 1_500;
+  await world.run(60_000);
+  t.is(world.stateOf("n1"), NodeStatus_State.READY);
+  t.regex(world.dispatcher.explain("n1")[0]?.waitingFor ?? "", /behind for \d+\.\d s/);
+  waitMs = 0;
+  await world.run(10_000);
+  t.is(world.stateOf("n1"), NodeStatus_State.READY, "it has listened for less than a grace period since");
+  await world.run(10_000);
+  t.is(world.stateOf("n1"), NodeStatus_State.DOWN);
 });
 
 test("a node that reports is alive, even without heartbeats", async (t) => {

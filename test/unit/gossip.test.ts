@@ -84,7 +84,11 @@ function setUp(t: ExecutionContext) {
     const meta = Meta.create({ createdAt: Timestamp.create({ seconds: at + 1 }) });
     manager.seed("node", Node.create({ id, meta, spec: NodeSpec.create({}) }));
   }
-  const dispatcher = createDispatcher(manager.env, { addr: "192.0.2.99:2377", settled: () => true });
+  const dispatcher = createDispatcher(manager.env, {
+    addr: "192.0.2.99:2377",
+    settled: () => true,
+    nodesWaitMs: () => 0,
+  });
   t.teardown(() => dispatcher.stop());
   const from = (id: string) =>
     call({

@@ -19,11 +19,16 @@ interface Turns {
   readonly waitingCallsMax: number;
 }
 
+interface Waiting {
+  readonly since: number;
+  readonly start: () => void;
+}
+
 export class CallTurns {
   readonly #limits: Turns;
   readonly #onWaiting: (of: CallClass, waiting: number) => void;
   readonly #now: () => number;
-  readonly #waiting: Readonly<Record<CallClass, (() => void)[]>> = { assignments: [], registrations: [], reads: [] };
+  readonly #waiting: Readonly<Record<CallClass, Waiting[]>> = { assignments: [], registrations: [], reads: [] };
   #spentMs = 0;
   #isDue = false;
 
@@ -46,9 +51,16 @@ export class CallTurns {
     }
     const queue = this.#waiting[of];
     if (queue.length >= this.#limits.waitingCallsMax) return false;
-    queue.push(start);
+    queue.push({ since: this.#now(), start });
     this.#onWaiting(of, queue.length);
     return true;
+  }
+
+  /** For how long the oldest call of a node has waited, in milliseconds; 0: none waits. */
+  nodesWaitMs(): number {
+    const now = this.#now();
+    const { assignments, registrations } = this.#waiting;
+    return now - Math.min(assignments[0]?.since ?? now, registrations[0]?.since ?? now);
   }
 
   /** The first class of which a call waits. */
@@ -74,7 +86,7 @@ export class CallTurns {
     this.#spentMs = 0;
     for (let of = this.#next(); of !== null && this.#spentMs < this.#limits.callTurnMs; of = this.#next()) {
       const queue = this.#waiting[of];
-      const start = queue.shift() as () => void;
+      const { start } = queue.shift() as Waiting;
       this.#onWaiting(of, queue.length);
       this.#start(start);
     }

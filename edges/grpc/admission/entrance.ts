@@ -93,6 +93,11 @@ export class Entrance {
     return this.#pending.size;
   }
 
+  /** For how long connections have waited to be accepted, or the oldest for its handshake, in milliseconds; 0: none waits. */
+  waitMs(): number {
+    return this.#handshakes.waitMs();
+  }
+
   /** A connection that another edge has accepted: treated as those of `server`. */
   accept(socket: Duplex, carrier: Carrier): void {
     this.#arrived(socket, { source: sourceOfCarried(carrier), address: carrier.address, key: socket, carrier });

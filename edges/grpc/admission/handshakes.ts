@@ -39,6 +39,10 @@ export class Handshakes {
   /** By source, in the order in which they get their turn. */
   readonly #waiting = new Map<string, Queue>();
   #hasArrival = false;
+  /** Since when connections have arrived in each turn; null: there was a turn without one. */
+  #arrivingSince: number | null = null;
+  /** In this turn. */
+  #arrivedNow = false;
   /** When the last turn with handshakes ended. */
   #lastAt = -Infinity;
   #isRunning = false;
@@ -55,6 +59,16 @@ export class Handshakes {
   /** Call when a connection has been accepted. */
   arrived(): void {
     this.#hasArrival = true;
+    this.#arrivedNow = true;
+    if (this.#arrivingSince !== null) return;
+    this.#arrivingSince = this.#now();
+    setImmediate(() => this.#lookForArrival());
+  }
+
+  #lookForArrival(): void {
+    if (!this.#arrivedNow) return void (this.#arrivingSince = null);
+    this.#arrivedNow = false;
+    setImmediate(() => this.#lookForArrival());
   }
 
   /** Calls `start` when it is the source's turn, unless `isWanted` is false by then. */
@@ -74,6 +88,20 @@ export class Handshakes {
     if (this.#retry !== null) clearTimeout(this.#retry);
     this.#retry = null;
     this.#next();
+  }
+
+  /**
+   * For how long the oldest has waited whose peer has not left, or connections have arrived in each turn, in milliseconds: then the kernel
+   * holds more of them. 0: none waits.
+   */
+  waitMs(): number {
+    const now = this.#now();
+    let oldest = this.#arrivingSince ?? now;
+    for (const { waiting } of this.#waiting.values()) {
+      while (waiting[0]?.isWanted() === false) waiting.shift();
+      oldest = Math.min(oldest, waiting[0]?.since ?? now);
+    }
+    return now - oldest;
   }
 
   #next(): void {
