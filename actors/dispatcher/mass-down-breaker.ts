@@ -83,6 +83,8 @@ export class MassDownBreaker implements Running {
   #listed: Listed | null = null;
   #counted: Count = { at: Number.NEGATIVE_INFINITY, own: 0, missing: 0, nodes: 0 };
   #lookedAt: number;
+  /** When the chart last got a view because of a verdict. */
+  #askedAt = Number.NEGATIVE_INFINITY;
   #timer: TimerHandle | null = null;
 
   constructor(env: Environment, options: MassDownBreakerOptions) {
@@ -141,25 +143,32 @@ export class MassDownBreaker implements Running {
     const at = this.#env.clock.monotonic();
     this.#feed(at, true);
     const snapshot = this.#hosted.snapshot;
-    const { holdSince, missing, nodes } = snapshot.context;
-    const held = (reason: string): Verdict => ({ kind: "held", recheckMs: massDown.recheckMs, reason });
+    const { holdSince, missing, nodes, settlingUntil } = snapshot.context;
+    // A thousand sessions that ask once a second would take half of a starved manager's time.
+    const held = (reason: string, forMs: number): Verdict => ({
+      kind: "held",
+      recheckMs: Math.max(massDown.recheckMs, forMs),
+      reason,
+    });
     if (snapshot.hasTag("granting")) {
-      const reason = objection(wait, {
+      const found = objection(wait, {
         at,
         deafMs: this.#deafSince(wait.since, at),
         deafRecentlyMs: this.#deafSince(at - this.#options.settleMs, at),
         isReleasing: snapshot.matches("releasing"),
         holdSince,
       });
-      return reason === null ? { kind: "granted" } : held(reason);
+      return found === null ? { kind: "granted" } : held(found.reason, found.forMs);
     }
     if (!snapshot.matches("holding"))
       return held(
         "this manager's link to the bus, the log or its own process has not been healthy for a whole grace period",
+        settlingUntil - at,
       );
     const when = isMass({ missing, nodes }) ? "at once" : "after more were missing at once";
     return held(
       `${missing} of ${nodes} nodes are missing ${when}, which is more likely a fault of the network or of this manager`,
+      0,
     );
   }
 
@@ -206,6 +215,8 @@ export class MassDownBreaker implements Running {
   }
 
   #feed(at: number, asked: boolean): void {
+    if (asked && at - this.#askedAt < countAgeMsMax) return;
+    if (asked) this.#askedAt = at;
     if (at - this.#counted.at > countAgeMsMax) this.#counted = this.#count(at);
     const { missing, nodes } = this.#counted;
     const lateMs = this.#lateMs(at);

@@ -48,7 +48,7 @@ export const massDown = {
    * (10 s).
    */
   releaseMs: 20_000,
-  /** Milliseconds between two checks while verdicts are held. */
+  /** Milliseconds until a held verdict is asked for again, unless it cannot be granted before a later time. */
   recheckMs: 1_000,
   /**
    * A check that is late by more than this, in milliseconds, shows that the process was paused. Agents give each heartbeat 5
@@ -99,6 +99,12 @@ export interface Wait {
   readonly graceMs: number;
 }
 
+/** `forMs`: it holds for at least so many milliseconds. */
+interface Objection {
+  readonly reason: string;
+  readonly forMs: number;
+}
+
 /** Why a node whose wait is over is not declared DOWN yet; null if it is. D4, D5, D6 */
 export function objection(
   { graceMs, since }: Wait,
@@ -111,14 +117,22 @@ export function objection(
     readonly isReleasing: boolean;
     readonly holdSince: number;
   },
-): string | null {
-  if (now.isReleasing && since > now.holdSince) return "it was heard while too many nodes were missing at once";
-  if (now.isReleasing && now.at - since < graceMs + massDown.holdMs)
-    return "it has not been missing for the whole hold";
-  if (now.at - since - now.deafMs < graceMs)
-    return `this manager itself was behind for ${(now.deafMs / 1_000).toFixed(1)} s of that time`;
-  if (now.deafRecentlyMs > massDown.overloadDeafMsMax && now.at - since < massDown.overloadMs)
-    return `this manager is overloaded: it was behind for ${(now.deafRecentlyMs / 1_000).toFixed(1)} s recently`;
+): Objection | null {
+  const silentMs = now.at - since;
+  if (now.isReleasing && since > now.holdSince)
+    return { reason: "it was heard while too many nodes were missing at once", forMs: 0 };
+  if (now.isReleasing && silentMs < graceMs + massDown.holdMs)
+    return { reason: "it has not been missing for the whole hold", forMs: 0 };
+  if (silentMs - now.deafMs < graceMs) {
+    const reason = `this manager itself was behind for ${(now.deafMs / 1_000).toFixed(1)} s of that time`;
+    return { reason, forMs: graceMs - (silentMs - now.deafMs) };
+  }
+  if (now.deafRecentlyMs > massDown.overloadDeafMsMax && silentMs < massDown.overloadMs) {
+    const reason = `this manager is overloaded: it was behind for ${(now.deafRecentlyMs / 1_000).toFixed(1)} s recently`;
+    // The time that counts as recent moves on by a millisecond in each.
+    const forMs = Math.min(now.deafRecentlyMs - massDown.overloadDeafMsMax, massDown.overloadMs - silentMs);
+    return { reason, forMs };
+  }
   return null;
 }
 

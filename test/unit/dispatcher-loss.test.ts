@@ -305,6 +305,24 @@ test("time in which nodes waited for this manager's handshakes does not count as
   t.is(world.stateOf("n1"), NodeStatus_State.DOWN);
 });
 
+test("a verdict is not asked for again before it can be granted: a starved manager has no time for thousands", async (t) => {
+  let waitMs = 0;
+  let views = 0;
+  const settled = (): boolean => (views += 1) > 0;
+  const world = setUp(t, { nodesWaitMs: () => waitMs, settled });
+  await join(world, "n1");
+  await world.run(30_000 - (world.clock.monotonic() % 1_000));
+  t.is(world.stateOf("n1"), NodeStatus_State.DOWN, "without a wait, it is granted at once");
+  await join(world, "n2");
+  waitMs = 1_500;
+  await world.run(20_000);
+  views = 0;
+  await world.run(60_000);
+  t.is(world.stateOf("n2"), NodeStatus_State.READY);
+  // One a second is that of the manager itself.
+  t.true(views >= 60 && views <= 75, `the breaker looked ${views} times within a minute`);
+});
+
 test("a node that reports is alive, even without heartbeats", async (t) => {
   const world = setUp(t);
   const { sessionId } = await join(world, "n1");
