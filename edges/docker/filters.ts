@@ -41,10 +41,30 @@ export class Filters {
     return wanted.length === 0 || wanted.some((value) => value === text || isMatch(value, text));
   }
 
-  /** True if the filter is not set, or a value is a part of `text`. */
-  matchesPart(name: string, text: string): boolean {
+  /** True if the filter is not set, or `text` begins with a value. */
+  matchesStart(name: string, text: string): boolean {
     const wanted = this.of(name);
-    return wanted.length === 0 || wanted.some((value) => text.includes(value));
+    return wanted.length === 0 || wanted.some((value) => text.startsWith(value));
+  }
+
+  /** Null if the filter is not set. `numbersBefore23`: whether engines before 23.0 read 1 and 0, too. Throws Failure. */
+  flag(name: string, numbersBefore23: boolean): boolean | null {
+    if (!this.#values.has(name)) return null;
+    const wanted = this.of(name);
+    const has = (...words: readonly string[]): boolean => words.some((word) => wanted.includes(word));
+    if (this.#isNew) {
+      const [isTrue, isFalse] = [has("1", "true"), has("0", "false")];
+      if (isTrue !== isFalse) return isTrue;
+    } else {
+      if (wanted.length === 0 || has("true") || (numbersBefore23 && has("1"))) return true;
+      if (has("false") || (numbersBefore23 && has("0"))) return false;
+    }
+    throw this.invalid(name, wanted.length === 0 ? null : `[${wanted.join(" ")}]`);
+  }
+
+  /** The refusal of a filter, or of its value, in the words of the version. */
+  invalid(name: string, value: string | null = null): Failure {
+    return badRequest(`${this.#isNew ? "invalid" : "Invalid"} filter '${name}${value === null ? "" : `=${value}`}'`);
   }
 
   /** Every wanted label must be there, with the value if one is given. */
@@ -58,7 +78,7 @@ export class Filters {
   /** Throws Failure for a filter that the list does not know. */
   accept(known: readonly string[]): this {
     const unknown = [...this.#values.keys()].toSorted().find((name) => !known.includes(name));
-    if (unknown !== undefined) throw badRequest(`${this.#isNew ? "invalid" : "Invalid"} filter '${unknown}'`);
+    if (unknown !== undefined) throw this.invalid(unknown);
     return this;
   }
 }

@@ -68,6 +68,16 @@ export function parseReference(text: string): Reference {
   };
 }
 
+/** The name of an image as Docker shows it, without tag and digest. An invalid one is returned unchanged. */
+export function familiarName(image: string): string {
+  try {
+    const { host, repository } = parseReference(image);
+    return host === hub ? repository.replace(/^library\//, "") : `${host}/${repository}`;
+  } catch {
+    return image;
+  }
+}
+
 interface Descriptor {
   readonly mediaType: string;
   readonly digest: string;

@@ -13,6 +13,7 @@ else {
   await import("./engine.test.ts");
   await import("./docker-api.test.ts");
   await import("./docker-words.test.ts");
+  await import("./docker-filters.test.ts");
   await import("./docker-go.test.ts");
   await import("./stack.test.ts");
 }

@@ -3,10 +3,10 @@ import { ControlService, ListTasksRequest, TaskState, type Task } from "../../..
 import { enumWord, timeText } from "../../../lib/docker-objects/values.ts";
 import { humanDuration } from "../../../lib/human-duration.ts";
 import type { Store } from "../../../runtime/store/store.ts";
-import { Failure } from "../failure.ts";
+import { badRequest, Failure } from "../failure.ts";
 import type { Filters } from "../filters.ts";
 import { isSet } from "../go-text.ts";
-import { filtersOf, ok, writeList, type DockerRequest, type Handler } from "../request.ts";
+import { filtersOf, hasOldWords, ok, writeList, type DockerRequest, type Handler } from "../request.ts";
 
 type ContainerState = "created" | "running" | "exited" | "dead";
 
@@ -176,12 +176,28 @@ const known = [
 /** Filters by what only the engine of a node knows. */
 const unknownHere = ["before", "expose", "health", "isolation", "publish", "since", "volume"];
 
+const states = ["paused", "restarting", "removing", "running", "dead", "created", "exited"];
+
+/** Throws Failure for a value that no container can have. */
+function demandValues(filters: Filters, isOld: boolean): void {
+  for (const code of filters.of("exited")) {
+    if (/^[+-]?\d+$/.test(code)) continue;
+    const reason = `strconv.Atoi: parsing ${JSON.stringify(code)}: invalid syntax`;
+    throw isOld ? new Failure(500, reason) : badRequest(`invalid filter 'exited=${code}': ${reason}`);
+  }
+  for (const state of filters.of("status")) if (!states.includes(state)) throw filters.invalid("status", state);
+  filters.flag("is-task", false);
+}
+
 function passes(filters: Filters, { id, image, labels, name, state, task }: TaskContainer): boolean {
   const exitCode = String(task.status?.container?.exitCode ?? 0);
-  const networks = task.networks.flatMap(({ network }) => [network?.id ?? "", network?.spec?.annotations?.name ?? ""]);
+  const isOn = (wanted: string): boolean =>
+    task.networks.some(
+      ({ network }) => network?.spec?.annotations?.name === wanted || network?.id.startsWith(wanted) === true,
+    );
   return (
-    filters.matches("name", `/${name}`) &&
-    filters.matches("id", id) &&
+    (filters.matches("name", `/${name}`) || filters.matches("name", name)) &&
+    filters.matchesStart("id", id) &&
     filters.matchesLabels("label", labels) &&
     filters.allows("status", state) &&
     (filters.of("ancestor").length === 0 ||
@@ -189,9 +205,9 @@ function passes(filters: Filters, { id, image, labels, name, state, task }: Task
         .of("ancestor")
         .some((each) => image === each || image.startsWith(`${each}:`) || image.startsWith(`${each}@`))) &&
     (filters.of("exited").length === 0 || (state === "exited" && filters.of("exited").includes(exitCode))) &&
-    (filters.of("network").length === 0 || filters.of("network").some((each) => networks.includes(each))) &&
+    (filters.of("network").length === 0 || filters.of("network").some(isOn)) &&
     filters.allows("node", task.nodeId) &&
-    (filters.of("is-task").length === 0 || filters.of("is-task").some((each) => isSet(each)))
+    filters.flag("is-task", false) !== false
   );
 }
 
@@ -226,6 +242,7 @@ export const listContainers: Handler = async (request) => {
     throw new Failure(501, `the filter "${unsupported}" is known to the engine of a node only: run 'docker ps' there`);
   const isAll =
     isSet(query.get("all")) || limit > 0 || filters.of("status").length > 0 || filters.of("exited").length > 0;
+  demandValues(filters, hasOldWords(request));
   const now = backend.clock.now();
   const found = [...containersOf(backend.store, await listedTasks(request))]
     .filter((container) => (isAll || container.state === "running") && passes(filters, container))

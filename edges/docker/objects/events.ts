@@ -38,6 +38,7 @@ import { lingerMs } from "../client-stream.ts";
 import { badRequest } from "../failure.ts";
 import type { Filters } from "../filters.ts";
 import { timestampOf } from "../go-text.ts";
+import { familiarName } from "../registry.ts";
 import { filtersOf, type DockerRequest, type Handler } from "../request.ts";
 import { containerOf } from "./containers.ts";
 
@@ -176,9 +177,11 @@ function passes(filters: Filters, { action, attributes, id, scope, type }: Engin
     filters.allows("scope", scope) &&
     filters.matchesLabels("label", attributes) &&
     ["container", "daemon", "plugin", "volume", "network", "node", "service", "secret", "config"].every(
-      (name) => filters.matchesPart(name, id) || filters.matchesPart(name, attributes["name"] ?? ""),
+      (name) => filters.matchesStart(name, id) || filters.matchesStart(name, attributes["name"] ?? ""),
     ) &&
-    (filters.of("image").length === 0 || filters.allows("image", attributes["image"] ?? ""))
+    [id, attributes["image"] ?? ""].some(
+      (image) => filters.allows("image", image) || filters.allows("image", familiarName(image)),
+    )
   );
 }
 

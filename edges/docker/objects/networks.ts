@@ -57,15 +57,18 @@ function isUsed({ backend }: DockerRequest, { id }: Network): boolean {
   return false;
 }
 
+/** Null if the filter is not set. Throws Failure. */
 function isDangling(filters: Filters): boolean | null {
-  const [wish] = filters.of("dangling");
+  const [wish, ...others] = filters.of("dangling");
+  if (others.length > 0) throw badRequest('got more than one value for filter key "dangling"');
   if (wish === undefined) return null;
+  if (!["0", "1", "false", "true"].includes(wish))
+    throw badRequest('invalid value for filter \'dangling\', must be "true" (or "1"), or "false" (or "0")');
   return wish === "true" || wish === "1";
 }
 
-function passes(request: DockerRequest, filters: Filters, network: Network): boolean {
+function passes(request: DockerRequest, filters: Filters, wantsDangling: boolean | null, network: Network): boolean {
   const { annotations } = network.spec ?? {};
-  const wantsDangling = isDangling(filters);
   return (
     filters.allows("driver", driverOf(network)) &&
     (filters.of("id").length === 0 || filters.of("id").some((prefix) => network.id.startsWith(prefix))) &&
@@ -104,7 +107,8 @@ export const listNetworks: Handler = async (request) => {
   const filters = filtersOf(request).accept(known);
   const type = filters.of("type").find((each) => each !== "custom" && each !== "builtin");
   if (type !== undefined) throw new Failure(500, `invalid filter: 'type'='${type}'`);
-  const networks = (await networksOf(request)).filter((network) => passes(request, filters, network));
+  const wantsDangling = isDangling(filters);
+  const networks = (await networksOf(request)).filter((network) => passes(request, filters, wantsDangling, network));
   return writeList(request, networks, (network) => versionedNetwork(request, network));
 };
 

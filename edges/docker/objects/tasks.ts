@@ -19,31 +19,38 @@ const known = ["name", "id", "label", "service", "node", "desired-state", "_up-t
 const specOf = partOnce(taskSpecObject);
 const shown = writtenOnce((task: Task) => taskObject(task, specOf));
 
+/** As at a stock manager, without those that stand for engines' own containers, unless they are wanted. */
+function* withoutAttachments(tasks: readonly Task[]): Iterable<Task> {
+  for (const task of tasks) if (task.spec?.attachment == null) yield task;
+}
+
 export const listTasks: Handler = async (request) => {
   const { calls, signal } = request;
   const filters = filtersOf(request).accept(known);
   const serviceIds: string[] = [];
   for (const name of filters.of("service")) serviceIds.push((await findService(calls, name)).id);
   const nodeIds: string[] = [];
-  for (const name of filters.of("node")) {
-    nodeIds.push(name === "self" ? request.backend.nodeId : (await findNode(calls, name)).id);
-  }
+  for (const name of filters.of("node")) nodeIds.push((await findNode(calls, name)).id);
   const { tasks } = await calls.unary(
     methods.ListTasks,
     ListTasksRequest.create({
-      filters: ListTasksRequest_Filters.create({
-        namePrefixes: filters.of("name"),
-        idPrefixes: filters.of("id"),
-        labels: filters.pairs("label"),
-        serviceIds,
-        nodeIds,
-        desiredStates: wordsOf(filters, "desired-state", TaskState),
-        upToDate: filters.of("_up-to-date").length > 0,
-        runtimes: filters.of("runtime"),
-      }),
+      // Without a filter, none of many tasks needs to be compared.
+      filters: filters.isEmpty
+        ? null
+        : ListTasksRequest_Filters.create({
+            namePrefixes: filters.of("name"),
+            idPrefixes: filters.of("id"),
+            labels: filters.pairs("label"),
+            serviceIds,
+            nodeIds,
+            desiredStates: wordsOf(filters, "desired-state", TaskState),
+            upToDate: filters.of("_up-to-date").length > 0,
+            runtimes: filters.of("runtime"),
+          }),
     }),
   );
-  return signal.aborted ? null : writeList(request, tasks, shown);
+  if (signal.aborted) return null;
+  return writeList(request, filters.of("runtime").length > 0 ? tasks : withoutAttachments(tasks), shown);
 };
 
 export const inspectTask: Handler = async ({ calls, name }) => ok(shown(await findTask(calls, name)));

@@ -23,6 +23,8 @@ const known = ["dangling", "driver", "label", "name"];
 
 export const listVolumes: Handler = async (request) => {
   const filters = filtersOf(request).accept(known);
+  // It is checked, but only the volumes of engines are ever dangling.
+  filters.flag("dangling", true);
   const { volumes } = await request.calls.unary(
     methods.ListVolumes,
     ListVolumesRequest.create({
