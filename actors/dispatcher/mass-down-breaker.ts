@@ -144,7 +144,7 @@ export class MassDownBreaker implements Running {
     this.#feed(at, true);
     const snapshot = this.#hosted.snapshot;
     const { holdSince, missing, nodes, settlingUntil } = snapshot.context;
-    // A thousand sessions that ask once a second would take half of a starved manager's time.
+    // A thousand sessions that ask once a second would take a quarter of a starved manager's time.
     const held = (reason: string, forMs: number): Verdict => ({
       kind: "held",
       recheckMs: Math.max(massDown.recheckMs, forMs),
