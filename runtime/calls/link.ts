@@ -8,7 +8,10 @@
 import { LinkFrame, LinkFrame_Kind } from "../../proto/gen/messages.ts";
 import type { Clock, TimerHandle } from "../ports/index.ts";
 
-/** Interval of a side's own timer, in milliseconds: a process that was stopped itself has not been left alone. */
+/**
+ * Interval of a side's own timer, in milliseconds: a process that was stopped itself has not been left alone. All links of a process tick
+ * at its multiples: a timer alone wakes the process, which costs a manager more than a thousand ticks at once.
+ */
 const tickMs = 2_000;
 /**
  * A side that has sent nothing for more than this number of ticks sends its number: for longer than the 5 s between the heartbeats of a node,
@@ -51,7 +54,7 @@ export class Link {
     this.#options = options;
     this.#sent = options.sent;
     this.#received = options.received;
-    this.#timer = options.clock.setTimeout(() => this.#tick(), tickMs);
+    this.#timer = this.#tickAfter(0);
   }
 
   get isOpen(): boolean {
@@ -117,7 +120,14 @@ export class Link {
     }
     this.#quiet += 1;
     if (this.#quiet > quietMax) this.send({ kind: LinkFrame_Kind.ALIVE });
-    this.#timer = this.#options.clock.setTimeout(() => this.#tick(), tickMs);
+    // A timer that fires early, or late, is not followed by the next one at once.
+    this.#timer = this.#tickAfter(tickMs / 2);
+  }
+
+  /** At the first multiple after more than `ms`. */
+  #tickAfter(ms: number): TimerHandle {
+    const { clock } = this.#options;
+    return clock.setTimeout(() => this.#tick(), ms + tickMs - ((clock.monotonic() + ms) % tickMs));
   }
 }
 

@@ -123,6 +123,7 @@ function world({ gate = null, requestBytesMax = 4e6 }: { gate?: CallGate | null;
     openNodeLink({ clock, random: random.fork(`node.${++opened}`), bus, nodeId, managerId: "m1", payloadBytesMax });
   return {
     bus,
+    clock,
     collected,
     deliver,
     dial,
@@ -325,6 +326,22 @@ for (const [what, kind, fate] of [
     t.is((await answered).text, "again");
   });
 }
+
+test("links that were opened at different times send their signs of life together, so that a timer of each wakes nobody", async (t) => {
+  const { clock, open, run, state } = world();
+  const sentAt: number[] = [];
+  state.fate = ({ kind }, subject) => {
+    if (kind === LinkFrame_Kind.ALIVE && subject.includes(".down.")) sentAt.push(clock.now());
+    return [0];
+  };
+  for (const node of ["n1", "n2", "n3"]) {
+    await open(node);
+    await run(337);
+  }
+  await run(2 * aliveMs);
+  t.true(sentAt.length >= 3);
+  t.is(new Set(sentAt.slice(0, 3)).size, 1);
+});
 
 test("LK2: the loss of the last frame is noticed without another call", async (t) => {
   const { open, run, state } = world();
