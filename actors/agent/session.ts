@@ -224,11 +224,13 @@ export class SessionActor {
     if (policy !== undefined) link.streams.push(policy);
     const networks = this.#options.networks?.attach(channel, (reason) => this.#fail(link, `networks: ${reason}`));
     if (networks !== undefined) link.streams.push(networks);
-    this.#options.reports.attach((taskId, status, traceparent) => {
-      const update = UpdateTaskStatusRequest_TaskStatusUpdate.create({ taskId, status });
+    this.#options.reports.attach((statuses, traceparent) => {
+      const updates = statuses.map(({ status, taskId }) =>
+        UpdateTaskStatusRequest_TaskStatusUpdate.create({ taskId, status }),
+      );
       return channel.unary(
         DispatcherService.methods.UpdateTaskStatus,
-        UpdateTaskStatusRequest.create({ sessionId, updates: [update] }),
+        UpdateTaskStatusRequest.create({ sessionId, updates }),
         { traceparent },
       );
     });

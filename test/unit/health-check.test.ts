@@ -7,7 +7,6 @@ import type { DriverTask } from "../../actors/agent/ports.ts";
 import type { DriverPluginPorts } from "../../actors/driver/plugin.ts";
 import { HealthCheckActor } from "../../actors/driver/health-check.ts";
 import type { CallTarget } from "../../actors/agent/calls.ts";
-import { StatusReports } from "../../actors/agent/reports.ts";
 import { PluginDriver, type PluginDriverOptions } from "../../actors/driver/plugin-driver.ts";
 import type { HealthNews } from "../../machines/driver/health-check.machine.ts";
 import { healthSaid, healthTimes, healthWords } from "../../machines/driver/health-spec.ts";
@@ -365,19 +364,6 @@ test("a driver that cannot run commands in its tasks gets no task with a command
     kind: "refused",
     reason: "plain: the driver runs no commands in its tasks, which the health check requires",
   });
-});
-
-test("R3: only the newest of several queued reports of one state is sent", async (t) => {
-  const reports = new StatusReports(() => t.fail());
-  const sent: string[] = [];
-  const answered = Promise.withResolvers<void>();
-  reports.attach((_taskId, { message }) => (sent.push(message), answered.promise));
-  for (const message of ["starting", "refused", "timed out", "answered 503"])
-    reports.report("t1", TaskStatus.create({ state: TaskState.STARTING, message }));
-  reports.report("t1", TaskStatus.create({ state: TaskState.RUNNING, message: "started" }));
-  answered.resolve();
-  await new SimClock().run();
-  t.deepEqual(sent, ["starting", "answered 503", "started"]);
 });
 
 test("S45, L8: the simulation notices a task that runs unproven or unhealthy", (t) => {
