@@ -4,7 +4,8 @@
  * what it measures.
  *
  * Reports are sent as SwarmKit's agent sends them: one task per call, one call at a time per agent, every state on the way.
- * With `batch`, a call carries everything that is waiting.
+ * With `batch`, a call carries everything that is waiting, as those of Muster's agents. Periods of heartbeats count from the heartbeat,
+ * as with Muster's agents; SwarmKit's count from the answer.
  */
 import {
   AssignmentChange_AssignmentAction,
@@ -351,11 +352,12 @@ export class SimulatedAgent {
       })
       .then(
         ({ period }) => {
-          this.#fleet.noteHeartbeat(performance.now() - sentAt);
+          const tookMs = performance.now() - sentAt;
+          this.#fleet.noteHeartbeat(tookMs);
           if (this.#channel !== channel) return;
           const periodMs = (period?.seconds ?? 5) * 1_000 + (period?.nanos ?? 0) / 1e6;
           const isProbe = this.#fleet.options.isProbe === true;
-          this.#heartbeat = setTimeout(() => this.#beat(channel), isProbe ? this.#toNextProbeMs() : periodMs);
+          this.#heartbeat = setTimeout(() => this.#beat(channel), isProbe ? this.#toNextProbeMs() : periodMs - tookMs);
         },
         (error: RpcError) => this.#lost(channel, error),
       );

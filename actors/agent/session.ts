@@ -280,6 +280,8 @@ export class SessionActor {
 
   #heartbeat(sessionId: string): void {
     const { link, channel } = this.#open();
+    const { clock } = this.#ports;
+    const sentAt = clock.monotonic();
     channel
       .unary(DispatcherService.methods.Heartbeat, HeartbeatRequest.create({ sessionId }), {
         timeoutMs: heartbeatTimeoutMs,
@@ -290,6 +292,7 @@ export class SessionActor {
             this.#actor.send({
               type: "heartbeat.answered",
               periodMs: durationMs(period, 0),
+              tookMs: Math.round(clock.monotonic() - sentAt),
             });
         },
         (error: unknown) => this.#fail(link, `heartbeat: ${sentence(error)}`),

@@ -35,7 +35,8 @@ export type AgentSessionEvent =
   | { readonly type: "manager.reached"; readonly addr: string }
   | { readonly type: "session.message"; readonly message: SessionMessage }
   | { readonly type: "session.failed"; readonly reason: string }
-  | { readonly type: "heartbeat.answered"; readonly periodMs: number }
+  /** `tookMs`: from the heartbeat to its answer. */
+  | { readonly type: "heartbeat.answered"; readonly periodMs: number; readonly tookMs: number }
   | {
       readonly type: "assignments.received";
       readonly message: AssignmentsMessage;
@@ -61,6 +62,8 @@ interface AgentSessionContext {
   /** The manager that is dialled or that serves the node; empty if none. */
   readonly addr: string;
   readonly heartbeatPeriodMs: number;
+  /** From the last heartbeat to its answer. */
+  readonly heartbeatTookMs: number;
   /** Sessions that failed in a row. */
   readonly failures: number;
   /** `results_in` of the newest assignments message of this stream; empty before the first. */
@@ -91,6 +94,7 @@ export const agentSessionMachine = chart({
     rememberPeriod: assign((_, { periodMs }: { periodMs: number }) => ({
       heartbeatPeriodMs: Math.max(agentSessionTimes.heartbeatPeriodMsMin, periodMs),
     })),
+    rememberTook: assign((_, { tookMs }: { tookMs: number }) => ({ heartbeatTookMs: tookMs })),
     rememberAssignments: assign((_, { resultsIn }: { resultsIn: string }) => ({ assignments: resultsIn })),
     rememberReason: assign((_, { reason }: { reason: string }) => ({ reason })),
     forgetStream: assign({ assignments: "" }),
@@ -105,12 +109,14 @@ export const agentSessionMachine = chart({
   delays: {
     registrationTimeout: agentSessionTimes.registrationTimeoutMs,
     descriptionInterval: agentSessionTimes.descriptionIntervalMs,
-    heartbeatPeriod: ({ context }) => context.heartbeatPeriodMs,
+    // From heartbeat to heartbeat, so that they arrive when the manager wants them, whatever the distance: with those of other nodes.
+    heartbeatPeriod: ({ context }) =>
+      Math.max(agentSessionTimes.heartbeatPeriodMsMin, context.heartbeatPeriodMs - context.heartbeatTookMs),
   },
   drawnDelays: { backoff: ({ context }) => backoffMs(agentSessionTimes.backoff, context.failures) },
   shows: {
-    context: ["sessionId.$same", "addr", "heartbeatPeriodMs", "failures", "assignments"],
-    events: ["addr", "periodMs", "complete", "appliesTo", "resultsIn"],
+    context: ["sessionId.$same", "addr", "heartbeatPeriodMs", "heartbeatTookMs", "failures", "assignments"],
+    events: ["addr", "periodMs", "tookMs", "complete", "appliesTo", "resultsIn"],
   },
 }).createMachine({
   id: "agentSession",
@@ -118,6 +124,7 @@ export const agentSessionMachine = chart({
     sessionId: "",
     addr: "",
     heartbeatPeriodMs: agentSessionTimes.heartbeatPeriodMs,
+    heartbeatTookMs: 0,
     failures: 0,
     assignments: "",
     reason: "",
@@ -224,7 +231,7 @@ export const agentSessionMachine = chart({
           },
           states: {
             heartbeat: {
-              description: "Sending heartbeats at the period that each answer sets.",
+              description: "Sending heartbeats at the period that each answer sets, counted from the heartbeat.",
               initial: "sending",
               states: {
                 sending: {
@@ -239,10 +246,16 @@ export const agentSessionMachine = chart({
                       {
                         guard: { type: "isPeriod", params: ({ event }) => ({ periodMs: event.periodMs }) },
                         target: "waiting",
-                        actions: { type: "rememberPeriod", params: ({ event }) => ({ periodMs: event.periodMs }) },
+                        actions: [
+                          { type: "rememberPeriod", params: ({ event }) => ({ periodMs: event.periodMs }) },
+                          { type: "rememberTook", params: ({ event }) => ({ tookMs: event.tookMs }) },
+                        ],
                       },
                       // A manager that sends no period gets heartbeats at the previous one, not in a busy loop.
-                      { target: "waiting" },
+                      {
+                        target: "waiting",
+                        actions: { type: "rememberTook", params: ({ event }) => ({ tookMs: event.tookMs }) },
+                      },
                     ],
                   },
                 },

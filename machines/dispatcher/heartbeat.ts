@@ -3,7 +3,8 @@
  *
  * B1: each period is the cluster's ± the jitter, so nodes that joined together spread out, as with SwarmKit.
  * B2: heartbeats fall on common ticks. Waking a sleeping process costs several times as much as a heartbeat, so heartbeats
- *     that arrive together are cheaper: by a third with a thousand nodes.
+ *     that arrive together are cheaper: by a third with a thousand nodes. Muster's agents count the period from their heartbeat, so
+ *     that distant ones fall on them too.
  */
 
 /**

@@ -85,9 +85,16 @@ test("delays grow as SwarmKit's do and reset after a registration", (t) => {
 
 test("heartbeats follow the manager's period, or a default if it sends none", (t) => {
   const serving = [wanted, reached, message("s1")];
-  t.deepEqual(after(...serving, { type: "heartbeat.answered", periodMs: 700 }).delays, [700]);
-  t.deepEqual(after(...serving, { type: "heartbeat.answered", periodMs: 0 }).delays, [5_000]);
-  t.deepEqual(after(...serving, { type: "heartbeat.answered", periodMs: 1 }).delays, [100]);
+  t.deepEqual(after(...serving, { type: "heartbeat.answered", periodMs: 700, tookMs: 0 }).delays, [700]);
+  t.deepEqual(after(...serving, { type: "heartbeat.answered", periodMs: 0, tookMs: 0 }).delays, [5_000]);
+  t.deepEqual(after(...serving, { type: "heartbeat.answered", periodMs: 1, tookMs: 0 }).delays, [100]);
+});
+
+test("a heartbeat's period counts from the last heartbeat, however long its answer took", (t) => {
+  const serving = [wanted, reached, message("s1")];
+  t.deepEqual(after(...serving, { type: "heartbeat.answered", periodMs: 5_000, tookMs: 180 }).delays, [4_820]);
+  t.deepEqual(after(...serving, { type: "heartbeat.answered", periodMs: 0, tookMs: 180 }).delays, [4_820]);
+  t.deepEqual(after(...serving, { type: "heartbeat.answered", periodMs: 700, tookMs: 4_000 }).delays, [100]);
 });
 
 test("a changed description registers again at once, and an unchanged one does nothing", (t) => {
