@@ -6,7 +6,8 @@
  * LK2: a lost frame, also the last one, breaks the link within `aliveMs` and a delivery: the next frame has a later number.
  */
 import { LinkFrame, LinkFrame_Kind } from "../../proto/gen/messages.ts";
-import type { Clock, TimerHandle } from "../ports/index.ts";
+import { newId } from "../ids.ts";
+import type { Clock, Random, TimerHandle } from "../ports/index.ts";
 
 /**
  * Interval of a side's own timer, in milliseconds: a process that was stopped itself has not been left alone. All links of a process tick
@@ -24,6 +25,14 @@ export const aliveMs = (quietMax + 1) * tickMs;
 const silentMax = 5;
 /** A side notices within this time that the other is gone, in milliseconds. */
 export const linkSilentMsMax = (silentMax + 1) * tickMs;
+
+/** Digits of a link's id and of its `life`, which each frame has, in base 36: 67 random bits. */
+const tokenLength = 13;
+
+/** A new id of a link, or `life` of an accepted one. */
+export function linkToken(random: Random): string {
+  return newId(random).slice(0, tokenLength);
+}
 
 type Fields = Partial<Omit<LinkFrame, "life" | "number">>;
 

@@ -7,7 +7,6 @@
 import type { MethodDescriptor, WireMethod } from "../../proto/codec.ts";
 import { decodedOrNull } from "../../proto/codec.ts";
 import { LinkFrame_Kind, type LinkFrame } from "../../proto/gen/messages.ts";
-import { newId } from "../ids.ts";
 import type { Bus, Clock, Random, Subscription } from "../ports/index.ts";
 import {
   RpcError,
@@ -19,7 +18,7 @@ import {
 } from "../ports/rpc.ts";
 import { frameForNode, nodeFrame } from "../subjects.ts";
 import { Inbox, Outbox, partBytesMax } from "./flow.ts";
-import { Link } from "./link.ts";
+import { Link, linkToken } from "./link.ts";
 import { openLink, type Opened } from "./open-link.ts";
 
 /** Maximum size of an answer: as over gRPC, since the assignments of a full node are far larger than a request may be. */
@@ -38,7 +37,7 @@ interface NodeLinkOptions {
 /** Resolves once the manager has accepted the link; rejects with RpcError UNAVAILABLE. */
 export function openNodeLink(options: NodeLinkOptions): Promise<NodeLink> {
   const { managerId, nodeId, random } = options;
-  const id = newId(random);
+  const id = linkToken(random);
   const up = nodeFrame(nodeId, managerId, id);
   return openLink({ ...options, up, down: frameForNode(nodeId, id) }, (opened) => new NodeLink(options, up, opened));
 }

@@ -6,13 +6,12 @@
  * NL3: a node that sends many frames without effect is reported, so that whoever owns its connection ends it.
  */
 import { LinkFrame_Kind, type LinkFrame } from "../../proto/gen/messages.ts";
-import { newId } from "../ids.ts";
 import type { Bus, Clock, Logger, Random } from "../ports/index.ts";
 import { RpcError, Status, type Peer } from "../ports/rpc.ts";
 import { frameForNode, nodeFramesFor, parseNodeFrame } from "../subjects.ts";
 import { AcceptedLinks, type AcceptedLink, type LinkEnds } from "./accepted-links.ts";
 import { endFields, Inbox, Outbox, partBytesMax } from "./flow.ts";
-import { Link } from "./link.ts";
+import { Link, linkToken } from "./link.ts";
 import { methodsOf, ServedConnection, type CallGate, type Caller, type Served, type Service } from "./served.ts";
 
 /** Open links of a node, which needs one or two; with another one, the oldest is closed. */
@@ -110,7 +109,7 @@ class ServedLink implements AcceptedLink {
     this.#onUseless = onUseless;
     this.#link = new Link({
       clock,
-      life: newId(random),
+      life: linkToken(random),
       sent: 0,
       received: 1,
       publish: (frame) => bus.publish(down, frame),
