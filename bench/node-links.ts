@@ -27,6 +27,12 @@ async function startBoth(): Promise<{ readonly peer: MusterPeer; readonly url: s
   return { peer, url: `nats://127.0.0.1:${port}` };
 }
 
+/** SwarmKit's agents report one state of one task in a call, Muster's everything that waits. */
+function nameOf({ agents, batch, tasks }: Load): string {
+  if (tasks === 0) return `${agents} agents, idle`;
+  return `${agents} agents, ${tasks} tasks, ${batch ? "as Muster's agents report" : "one task a call"}`;
+}
+
 async function loadRow(link: LinkName, load: Load): Promise<readonly string[]> {
   const { peer, url } = await startBoth();
   try {
@@ -38,8 +44,7 @@ async function loadRow(link: LinkName, load: Load): Promise<readonly string[]> {
     const result = await measure(peer, generated(agents), load).catch((error: Error) => {
       throw new Error(`${error.message}, ${agents.sum("errors")} errors, last: ${agents.lastError}`);
     });
-    const name = load.tasks === 0 ? `${load.agents} agents, idle` : `${load.agents} agents, ${load.tasks} tasks`;
-    return [name, link, ...loadCells(result)];
+    return [nameOf(load), link, ...loadCells(result)];
   } finally {
     await peer.stop();
   }
@@ -105,10 +110,11 @@ async function bytesRow(link: LinkName, calls: number): Promise<readonly string[
 
 export async function nodeLinksTables(short: boolean): Promise<string> {
   const loads: readonly Load[] = short
-    ? [{ agents: 20, tasks: 200, batch: false, idleSeconds: 0 }]
+    ? [{ agents: 20, tasks: 200, batch: true, idleSeconds: 0 }]
     : [
         { agents: 1_000, tasks: 0, batch: false, idleSeconds: 30 },
         { agents: 200, tasks: 20_000, batch: false, idleSeconds: 0 },
+        { agents: 200, tasks: 20_000, batch: true, idleSeconds: 0 },
       ];
   const rows: (readonly string[])[] = [];
   for (const load of loads) for (const link of links) rows.push(await loadRow(link, load));
