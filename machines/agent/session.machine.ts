@@ -231,7 +231,7 @@ export const agentSessionMachine = chart({
           },
           states: {
             heartbeat: {
-              description: "Sending heartbeats at the period that each answer sets, counted from the heartbeat.",
+              description: "Sending heartbeats at the period that each answer sets.",
               initial: "sending",
               states: {
                 sending: {
