@@ -20,6 +20,7 @@ import {
 import { command, type Command } from "./command.ts";
 import { contentName } from "./content.ts";
 import { networkSpec, planOf, serviceSpec, type Kind, type Step } from "./import/plan.ts";
+import { valuesInContainers, type SecretValue } from "./import/secret-values.ts";
 import { readSwarm, type Swarm } from "./import/swarm.ts";
 import {
   listNetworks,
@@ -51,6 +52,10 @@ export const importSwarm: Command = command({
       help: "Folder with the values of secrets, each in a file of the secret's name",
       completes: "file",
     },
+    "secrets-from-containers": {
+      type: "boolean",
+      help: "Read the values of other secrets in running tasks of this engine that mount them, with cat",
+    },
     "dry-run": { type: "boolean", help: "Only show the plan" },
     partial: { type: "boolean", help: "Create what is not blocked" },
   },
@@ -60,9 +65,14 @@ export const importSwarm: Command = command({
       line: "muster import --from unix:///var/run/docker.sock --secrets ./values",
       does: "Take over everything, with the values of secrets from files",
     },
+    {
+      line: "muster import --from unix:///var/run/docker.sock --secrets-from-containers",
+      does: "Take over everything, with the values of secrets from the containers that mount them",
+    },
   ],
   async run({ values, shell }) {
     const { "dry-run": isDry = false, from, partial = false, secrets: folder } = values;
+    const isFromContainers = values["secrets-from-containers"] ?? false;
     if (from === undefined) throw new UserError("--from is required: name a manager of the Swarm");
     const swarm = await readSwarm(from);
     await withManager(shell, async (client) => {
@@ -73,13 +83,22 @@ export const importSwarm: Command = command({
         secret: new Set(ids.secret.keys()),
         service: new Set(ids.service.keys()),
       };
-      const steps = planOf(swarm, present, filesIn(folder));
+      const inFiles = filesIn(folder);
+      const others = swarm.secrets.filter(({ name }) => !inFiles.has(name) && !present.secret.has(name));
+      const inContainers = isFromContainers ? await valuesInContainers(from, others) : new Map<string, SecretValue>();
+      const sources = new Map(
+        [...inContainers].map(([name, value]) => [name, `its value is from container ${value.from.slice(0, 12)}`]),
+      );
+      for (const name of inFiles) sources.set(name, "");
+      const steps = planOf(swarm, present, sources);
       print(shell, steps);
       if (isDry) return;
       const isBlocked = steps.some(({ does }) => does === "block");
       if (isBlocked && !partial)
         throw new UserError("nothing was created: resolve what is blocked, or use --partial to leave it out");
-      for (const step of steps) if (step.does === "create") await create(client, step, ids, swarm, folder ?? "");
+      const valueOf = (name: string): Uint8Array =>
+        inContainers.get(name)?.data ?? readFileSync(join(folder ?? "", name));
+      for (const step of steps) if (step.does === "create") await create(client, step, ids, swarm, valueOf);
       const made = steps.filter(({ does }) => does === "create").length;
       shell.print(`${made} created, ${steps.length - made} left alone or blocked`);
     });
@@ -130,7 +149,13 @@ function read<Message>(shape: Shape<Message>, spec: unknown, { from, kind }: Ste
   }
 }
 
-async function create(client: ManagerClient, step: Step, ids: Ids, swarm: Swarm, folder: string): Promise<void> {
+async function create(
+  client: ManagerClient,
+  step: Step,
+  ids: Ids,
+  swarm: Swarm,
+  valueOf: (secret: string) => Uint8Array,
+): Promise<void> {
   const { from, kind } = step;
   switch (kind) {
     case "network": {
@@ -147,8 +172,7 @@ async function create(client: ManagerClient, step: Step, ids: Ids, swarm: Swarm,
     }
     case "secret": {
       const shown = read(secretBody, from.spec, step);
-      const spec =
-        shown.driver === null ? SecretSpec.patch(shown, { data: readFileSync(join(folder, from.name)) }) : shown;
+      const spec = shown.driver === null ? SecretSpec.patch(shown, { data: valueOf(from.name) }) : shown;
       const { secret } = await client.call(methods.CreateSecret, CreateSecretRequest.create({ spec }));
       ids.secret.set(from.name, secret?.id ?? "");
       return;

@@ -55,8 +55,12 @@ function isIngress({ object }: Listed): boolean {
   return object["Ingress"] === true;
 }
 
-/** `secretFiles`: names of the secrets whose values are at hand. */
-export function planOf(swarm: Swarm, present: Present, secretFiles: ReadonlySet<string>): readonly Step[] {
+const noValue =
+  "a Swarm does not show its value: put it into a file of this name, and use --secrets, or --secrets-from-containers at an engine that " +
+  "runs a task with it";
+
+/** `values`: the secrets whose values are at hand, and where those are from. */
+export function planOf(swarm: Swarm, present: Present, values: ReadonlyMap<string, string>): readonly Step[] {
   const steps: Step[] = [];
   const blocked = new Set<string>();
   const networkNames = new Map(swarm.networks.map(({ id, name }) => [id, name]));
@@ -81,12 +85,8 @@ export function planOf(swarm: Swarm, present: Present, secretFiles: ReadonlySet<
   }
   for (const config of swarm.configs) decide("config", config, "");
   for (const secret of swarm.secrets) {
-    const hasValue = secret.spec["Driver"] != null || secretFiles.has(secret.name);
-    decide(
-      "secret",
-      secret,
-      hasValue ? "" : "a Swarm does not show its value: put it into a file of this name, and use --secrets",
-    );
+    const hasValue = secret.spec["Driver"] != null || values.has(secret.name);
+    decide("secret", secret, hasValue ? "" : noValue, values.get(secret.name));
   }
   for (const service of swarm.services) {
     const { Runtime: named } = taskOf(service);

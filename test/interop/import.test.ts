@@ -28,7 +28,7 @@ async function specOf(socket: string, service: string): Promise<unknown> {
   return JSON.parse(text);
 }
 
-const missing = "a Swarm does not show its value: put it into a file of this name, and use --secrets";
+const missing = "a Swarm does not show its value: put it into a file of this name";
 
 test("a Swarm's objects are taken over by name, and its engine joins and runs them", async (t) => {
   t.timeout(patient(300_000));
@@ -46,6 +46,7 @@ test("a Swarm's objects are taken over by name, and its engine joins and runs th
   await engine.docker("network", "create", "-d", "overlay", ...subnet, "back");
   await engine.docker("config", "create", "--label", "a=b", "conf", join(dir, "text"));
   await engine.docker("secret", "create", "word", join(dir, "text"));
+  for (const name of ["filed", "unused"]) await engine.docker("secret", "create", name, join(dir, "text"));
   const create = ["service", "create", "-d", "--no-resolve-image"];
   const flags = [
     "--replicas",
@@ -55,10 +56,12 @@ test("a Swarm's objects are taken over by name, and its engine joins and runs th
     "--config",
     "source=conf,target=/etc/conf",
     "--secret",
-    "word",
+    "source=word,target=word",
+    "--secret",
+    "source=filed,target=/etc/filed,mode=0400,uid=1000",
   ];
   const more = ["--env", "A=b", "--label", "s=l", "--limit-memory", "64m", "--update-order", "start-first"];
-  const script = "cat /etc/conf /run/secrets/word; sleep 1000";
+  const script = "cat /etc/conf /run/secrets/word /etc/filed; sleep 1000";
   await engine.docker(
     ...create,
     "--name",
@@ -80,18 +83,26 @@ test("a Swarm's objects are taken over by name, and its engine joins and runs th
   );
   t.regex(refused?.stderr ?? "", /nothing was created/);
   t.regex(refused?.stdout ?? "", new RegExp(`secret +word +BLOCKED +${missing}`));
-  t.regex(refused?.stdout ?? "", /service +web +BLOCKED +its secret word is blocked/);
+  t.regex(refused?.stdout ?? "", /service +web +BLOCKED +its secret word is blocked, its secret filed is blocked/);
   t.is(await manager.muster("service", "ls", "-q"), "");
   t.is(await manager.muster("network", "ls", "--filter", "name=back", "-q"), "");
 
   const values = join(dir, "values");
   mkdirSync(values);
-  writeFileSync(join(values, "word"), "hidden\n");
-  const taken = ["import", "--from", swarm, "--secrets", values];
-  t.regex(await manager.muster(...taken, "--dry-run"), /service +web +create/);
+  // A file has precedence over the containers that mount the secret; no container mounts the unused one.
+  writeFileSync(join(values, "filed"), "hidden\n");
+  const taken = ["import", "--from", swarm, "--secrets", values, "--secrets-from-containers"];
+  const plan = async (): Promise<string> => manager.muster(...taken, "--dry-run");
+  await until("the secret in a container", async () =>
+    /secret +word +create +its value is from container/.test(await plan()),
+  );
+  t.regex(await plan(), new RegExp(`secret +unused +BLOCKED +${missing}`));
+  t.regex(await plan(), /secret +filed +create *\n/);
+  writeFileSync(join(values, "unused"), "not read\n");
+  t.regex(await plan(), /service +web +create/);
   t.is(await manager.muster("service", "ls", "-q"), "");
-  t.regex(await manager.muster(...taken), /5 created, 0 left alone or blocked$/);
-  t.regex(await manager.muster(...taken), /0 created, 5 left alone or blocked$/, "an import can be repeated");
+  t.regex(await manager.muster(...taken), /7 created, 0 left alone or blocked$/);
+  t.regex(await manager.muster(...taken), /0 created, 7 left alone or blocked$/, "an import can be repeated");
 
   t.deepEqual(await specOf(ours, "web"), await specOf(theirs, "web"));
   // The port that the Swarm has chosen is kept.
@@ -129,7 +140,7 @@ test("a Swarm's objects are taken over by name, and its engine joins and runs th
     patient(120_000),
   );
   await until("the output", async () =>
-    /of the swarm\nhidden/.test(await manager.muster("service", "logs", "--raw", "web")),
+    /of the swarm\nof the swarm\nhidden/.test(await manager.muster("service", "logs", "--raw", "web")),
   );
 });
 

@@ -32,7 +32,10 @@ const swarm: Swarm = {
 
 const actions = (present: Present, files: readonly string[] = []): Readonly<Record<string, string>> =>
   Object.fromEntries(
-    planOf(swarm, present, new Set(files)).map(({ does, from, kind }) => [`${kind} ${from.name}`, does]),
+    planOf(swarm, present, new Map(files.map((name) => [name, ""]))).map(({ does, from, kind }) => [
+      `${kind} ${from.name}`,
+      does,
+    ]),
   );
 
 test("IM2: an object that cannot be taken over blocks the services that use it", (t) => {
