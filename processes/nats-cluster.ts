@@ -153,7 +153,11 @@ export function createBeside(parts: ClusterParts, onMoved: () => void): Beside {
         const { clusterId, members, revision } = request;
         if (vault.fields.natsServers.length === 0)
           throw new RpcError(Status.FAILED_PRECONDITION, "this manager has a NATS of its own");
-        if (members.length === 0) return offerMember(parts, clusterId, revision);
+        if (members.length === 0) {
+          // The earlier attempt was given up: its server would keep the usual ports, and the new one would have others.
+          if (running !== null && running.id !== clusterId) await end();
+          return offerMember(parts, clusterId, revision);
+        }
         const cluster = NatsCluster.create({ id: clusterId, members, stage: Stage.PREPARED, revision });
         const own = memberOf(cluster, managerId);
         if (own === undefined) throw new RpcError(Status.INVALID_ARGUMENT, "this manager is not among the members");

@@ -86,13 +86,17 @@ export async function openNatsIdentity(dataDir: string, vault: Vault, options: I
     return result;
   };
   const listeners: ((change: NatsTlsChange) => Promise<void> | void)[] = [];
+  /** A saved list that the files do not follow yet, because the disk refused them. */
+  let owed: NatsTlsChange | null = null;
   const renew = async (nowMs: number, change: NatsTlsChange): Promise<void> => {
+    owed = { isNarrower: change.isNarrower || owed?.isNarrower === true };
     notAfterMs = await issue(nowMs);
-    for (const listener of listeners) if (!isStopped) await listener(change);
+    for (const listener of listeners) if (!isStopped) await listener(owed);
+    owed = null;
   };
   const check = async (): Promise<void> => {
     const nowMs = Date.now();
-    if (isDue({ nowMs, notAfterMs, validityMs })) {
+    if (owed !== null || isDue({ nowMs, notAfterMs, validityMs })) {
       try {
         await inTurn(() => renew(nowMs, { isNarrower: false }));
       } catch (error) {
@@ -104,14 +108,18 @@ export async function openNatsIdentity(dataDir: string, vault: Vault, options: I
   const use = async (list: NatsAuthorities): Promise<void> => {
     const known = authorities;
     const change = newerAuthorities(vault, list);
-    if (change === null) return;
+    if (change === null) {
+      // A leader that hands the list over again takes the answer for a promise that it is used.
+      if (owed !== null) await renew(Date.now(), owed);
+      return;
+    }
     // Saved first: a start after a crash at any moment issues from what is saved.
     vault.update(change);
     authorities = list;
     const trusted = new Set(list.authorities.map(({ id }) => id));
     const isNarrower = known.authorities.some(({ id }) => !trusted.has(id));
     const isSame = !isNarrower && trusted.size === known.authorities.length && list.issuer === known.issuer;
-    if (!isSame) await renew(Date.now(), { isNarrower });
+    if (!isSame || owed !== null) await renew(Date.now(), { isNarrower });
   };
   let timer = setTimeout(() => void check(), checkMs);
   return {

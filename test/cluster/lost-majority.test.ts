@@ -35,7 +35,9 @@ async function cluster(t: ExecutionContext) {
   const agent = await startAgent(t, first, { on: six });
   const second = await startManager(t, { on: two, port: 2377, join: first });
   const third = await startManager(t, { on: three, port: 2377, join: first });
-  await until("three copies", () => hasCopies(first).catch(() => false), 240_000);
+  // The others start again when their servers have the log, and would not without a majority.
+  for (const manager of [first, second, third])
+    await until("three copies", () => hasCopies(manager).catch(() => false), 240_000);
   await createService(first, sleepers("web", 3));
   await until("three running tasks", async () => (await runningTasks(first)).length === 3);
   return { first, second, third, agent, two, four, five };

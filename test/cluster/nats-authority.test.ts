@@ -63,7 +63,8 @@ async function untilWhole(members: readonly Member[]): Promise<void> {
           ...troubles.filter(({ kind }) => kind === Trouble_Kind.COPIES_MISSING).map(({ sentence }) => sentence),
         ];
         if (leaderId === "" || lacking.length > 0) throw new Error(lacking.join("; "));
-        return (await answerTo(ownCertificate(manager), machine)) === "accepted";
+        const answer = await answerTo(ownCertificate(manager), machine);
+        return answer === "accepted" ? true : Promise.reject(new Error(`its own nats-server: ${answer}`));
       },
       240_000,
     );
