@@ -88,7 +88,8 @@ export class Requests {
     for (let attempt = 0; attempt < managers.all.length; attempt += 1) {
       const timeoutMs = end - ports.clock.monotonic();
       if (timeoutMs <= 0) break;
-      const address = managers.all[this.#next % managers.all.length]?.address ?? "";
+      const asked = this.#next;
+      const address = managers.all[asked % managers.all.length]?.address ?? "";
       const channel = this.#channel(address);
       channel.calls += 1;
       try {
@@ -98,7 +99,8 @@ export class Requests {
         if (final.has(error.code) || error.code === Status.ABORTED) throw error;
         last = error;
         progress.isRepeated = true;
-        this.#next += 1;
+        // Requests that waited together move on by one manager, not each by one: they would come back to this one.
+        if (this.#next === asked) this.#next += 1;
         this.#forget(address, channel);
       } finally {
         channel.calls -= 1;

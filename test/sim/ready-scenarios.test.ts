@@ -72,8 +72,8 @@ test.serial("manager-failover: the update completes under a new leader, and few 
   t.is(service("web").rollouts[0]?.state, "completed");
   t.true((service("web").rollouts[0]?.endedMs ?? Number.POSITIVE_INFINITY) < 6 * 60_000);
   t.true(texts.filter((text) => / leads/.test(text)).length >= 1);
-  // The probe writes 1,020 times; its writes fail while no manager leads, or the asked one is cut off.
-  t.true(outcome.refusals.length <= 15, `${outcome.refusals.length} refusals`);
+  // A write a second waits 10 s at most; when the first one has waited that long, the next ones ask another manager.
+  t.true(outcome.refusals.length <= 10, `${outcome.refusals.length} refusals`);
   for (const [name, count] of Object.entries(wanted)) t.is(running(service(name)), count, name);
 });
 
