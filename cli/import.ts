@@ -6,7 +6,7 @@ import { networkBody } from "../edges/docker/bodies/network.ts";
 import { serviceBody } from "../edges/docker/bodies/service.ts";
 import { Failure } from "../edges/docker/failure.ts";
 import { check, type Shape } from "../edges/docker/shape.ts";
-import { UserError } from "../lib/user-error.ts";
+import { UsageError, UserError } from "../lib/user-error.ts";
 import {
   ControlService,
   CreateConfigRequest,
@@ -17,8 +17,10 @@ import {
   ListSecretsRequest,
   SecretSpec,
 } from "../proto/gen/messages.ts";
+import { durationMs } from "../proto/time.ts";
 import { command, type Command } from "./command.ts";
 import { contentName } from "./content.ts";
+import { moveOne } from "./import/moving.ts";
 import { networkSpec, planOf, serviceSpec, type Kind, type Step } from "./import/plan.ts";
 import { valuesInContainers, type SecretValue } from "./import/secret-values.ts";
 import { readSwarm, type Swarm } from "./import/swarm.ts";
@@ -32,9 +34,13 @@ import {
 } from "./manager-client.ts";
 import type { Shell } from "./shell.ts";
 import { formatTable } from "./table.ts";
+import { parsePositiveDuration } from "./values.ts";
 
 const { methods } = ControlService;
 type Ids = Readonly<Record<Kind, Map<string, string>>>;
+
+/** As long as a large image may take to be pulled on a slow link. */
+const timeoutDefault = "10m";
 
 export const importSwarm: Command = command({
   max: 0,
@@ -57,7 +63,22 @@ export const importSwarm: Command = command({
       help: "Read the values of other secrets in running tasks of this engine that mount them, with cat",
     },
     "dry-run": { type: "boolean", help: "Only show the plan" },
-    partial: { type: "boolean", help: "Create what is not blocked" },
+    partial: { type: "boolean", help: "Create what is not blocked; with --move, leave the rest behind" },
+    move: {
+      type: "string",
+      value: "ENGINE",
+      help: "Move this engine of the Swarm here, and nothing else: demote and drain it, let it leave and join, and wait until its tasks run. After a failure or Ctrl-C it goes back. Such as unix:///run/engine.sock",
+    },
+    "move-back": {
+      type: "string",
+      value: "ENGINE",
+      help: "Move this engine from here to the Swarm, as a worker",
+    },
+    timeout: {
+      type: "string",
+      value: "DURATION",
+      help: "How long each step of a move may take (default: 10m)",
+    },
   },
   examples: [
     { line: "muster import --from unix:///var/run/docker.sock --dry-run", does: "Show what would be taken over" },
@@ -69,11 +90,27 @@ export const importSwarm: Command = command({
       line: "muster import --from unix:///var/run/docker.sock --secrets-from-containers",
       does: "Take over everything, with the values of secrets from the containers that mount them",
     },
+    {
+      line: "muster import --from unix:///run/stays.sock --move unix:///var/run/docker.sock",
+      does: "Move this machine's engine; --from is another manager of the Swarm",
+    },
   ],
   async run({ values, shell }) {
     const { "dry-run": isDry = false, from, partial = false, secrets: folder } = values;
     const isFromContainers = values["secrets-from-containers"] ?? false;
     if (from === undefined) throw new UserError("--from is required: name a manager of the Swarm");
+    const moved = values.move ?? values["move-back"];
+    if (moved === undefined) {
+      if (values.timeout !== undefined) throw new UsageError("--timeout needs --move or --move-back");
+    } else {
+      if (values.move !== undefined && values["move-back"] !== undefined)
+        throw new UsageError("--move and --move-back exclude each other");
+      if (isDry || folder !== undefined || isFromContainers)
+        throw new UsageError("an engine moves after the import: omit --dry-run and the flags of secrets");
+      const timeoutMs = durationMs(parsePositiveDuration(values.timeout ?? timeoutDefault, "timeout"), 0);
+      const isBack = values.move === undefined;
+      return moveOne({ from, engine: moved, isBack, timeoutMs, isPartial: partial }, shell);
+    }
     const swarm = await readSwarm(from);
     await withManager(shell, async (client) => {
       const ids = await idsOf(client);

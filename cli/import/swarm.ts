@@ -34,14 +34,30 @@ function byName(one: Listed, other: Listed): number {
   return one.name < other.name ? -1 : 1;
 }
 
-/** `endpoint`: `unix:///path` or `tcp://host:port`, of a manager. Rejects with UserError. */
-export async function readSwarm(endpoint: string): Promise<Swarm> {
-  let engine: Engine;
+/** `endpoint`: `unix:///path` or `tcp://host:port`. Throws UserError for any other. */
+export function engineAt(endpoint: string): Engine {
   try {
-    engine = new Engine(endpoint);
+    return new Engine(endpoint);
   } catch (error) {
     throw new UserError((error as Error).message, { cause: error });
   }
+}
+
+/** An engine's refusal or silence becomes a UserError. */
+export async function asked<Answer>(endpoint: string, answer: Promise<Answer>): Promise<Answer> {
+  try {
+    return await answer;
+  } catch (error) {
+    // An engine that does not answer is named in the message.
+    if (error instanceof EngineError)
+      throw new UserError(error.status === 0 ? error.message : `${endpoint}: ${error.message}`, { cause: error });
+    throw error;
+  }
+}
+
+/** `endpoint`: that of a manager. Rejects with UserError. */
+export async function readSwarm(endpoint: string): Promise<Swarm> {
+  const engine = engineAt(endpoint);
   try {
     const list = async (path: string, query: Readonly<Record<string, string>> = {}): Promise<readonly Json[]> =>
       (await engine.json<readonly Json[] | null>("GET", path, { query })) ?? [];

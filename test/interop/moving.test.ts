@@ -6,7 +6,7 @@ import anyTest from "ava";
 import { startBalancer, startTraffic } from "../fixtures/balancer.ts";
 import { engineMissing, startEngine, type DockerEngine } from "../fixtures/docker-engine.ts";
 import { labMissing, startLab } from "../fixtures/lab.ts";
-import { startManager, tempDir } from "../fixtures/muster.ts";
+import { MusterProcess, runMuster, startManager, tempDir } from "../fixtures/muster.ts";
 import { words } from "../fixtures/swarm.ts";
 import { until } from "../fixtures/until.ts";
 import { patient } from "../support/slowness.ts";
@@ -99,17 +99,49 @@ test("three engines move from a Swarm to Muster and back under traffic, and no r
   const joinMuster = async (engine: DockerEngine): Promise<void> =>
     engine.join(await manager.muster("token", "worker"), manager.address);
 
+  const socketOf = ({ dir }: DockerEngine): string => `unix://${join(dir, "docker.sock")}`;
   /** `swarm`: a manager of the Swarm that stays there. */
+  const moving = (swarm: DockerEngine, flag: "--move" | "--move-back", engine: DockerEngine): readonly string[] => [
+    "--host",
+    `unix://${join(manager.dataDir, "control.sock")}`,
+    "import",
+    "--from",
+    socketOf(swarm),
+    flag,
+    socketOf(engine),
+  ];
+  const move = async (...move: Parameters<typeof moving>): Promise<string> => {
+    const { code, stderr, stdout } = await runMuster(moving(...move), { timeoutMs: 240_000 });
+    t.is(code, 0, stdout + stderr);
+    return stdout;
+  };
   const toMuster = async (engine: DockerEngine, swarm: DockerEngine): Promise<void> => {
-    const { NodeID: id } = await engine.swarm();
     await takeOut(engine);
-    await swarm.docker("node", "demote", id);
-    await until("the demotion", async () => !(await engine.swarm()).ControlAvailable);
-    await setAvailability(swarm, "drain", id);
-    await hasNoTask(engine);
-    await engine.docker("swarm", "leave");
-    await swarm.docker("node", "rm", "--force", id);
-    await joinMuster(engine);
+    t.regex(
+      await move(swarm, "--move", engine),
+      /demoting.*draining.*leaves the Swarm.*joins this cluster.*is a node of this cluster, and runs [12] tasks?/s,
+    );
+    await putBack(engine);
+  };
+  const toSwarm = async (engine: DockerEngine, swarm: DockerEngine): Promise<void> => {
+    await takeOut(engine);
+    await move(swarm, "--move-back", engine);
+    // It comes back as a worker.
+    await swarm.docker("node", "promote", (await engine.swarm()).NodeID);
+    await until("the promotion", async () => (await engine.swarm()).ControlAvailable);
+    await putBack(engine);
+  };
+  /** Ctrl-C when it has left: it is a manager of the Swarm again. */
+  const turnBack = async (engine: DockerEngine, swarm: DockerEngine): Promise<void> => {
+    await takeOut(engine);
+    const command = new MusterProcess(manager.dataDir, moving(swarm, "--move", engine));
+    t.teardown(() => command.end("SIGKILL"));
+    await until("it to leave", () => command.output.includes("leaves the Swarm"));
+    command.child.kill("SIGINT");
+    await until("the way back", () => !command.isRunning, 120_000);
+    t.is(command.child.exitCode, 1);
+    t.regex(command.output, /has not moved, and is in the Swarm as before: interrupted/);
+    t.true((await engine.swarm()).ControlAvailable);
     await putBack(engine);
   };
   const leaveMuster = async (engine: DockerEngine): Promise<void> => {
@@ -120,18 +152,20 @@ test("three engines move from a Swarm to Muster and back under traffic, and no r
     await engine.docker("swarm", "leave");
     await manager.muster("node", "rm", "--force", id);
   };
-  const toSwarm = async (engine: DockerEngine, swarm: DockerEngine): Promise<void> => {
-    await leaveMuster(engine);
-    await engine.join(await swarm.docker(...words("swarm join-token -q manager")), `${swarm.host}:2399`);
-    await putBack(engine);
-  };
 
+  await turnBack(first, second);
   await toMuster(first, second);
   await toSwarm(first, second);
   await toMuster(first, second);
   await toMuster(second, third);
   await toSwarm(second, third);
   await toMuster(second, third);
+
+  const refusal = await t.throwsAsync(manager.muster("import", "--from", socketOf(third), "--move", socketOf(third)));
+  t.regex(
+    String(refusal),
+    /is the manager that --from names: name another manager of the Swarm; the last one moves by hand/,
+  );
 
   // The last engine has the Swarm. It can turn back until it leaves, and with a copy of the Swarm also afterwards.
   const { NodeID: last } = await third.swarm();
