@@ -11,12 +11,13 @@ import type { Carrier } from "../edges/grpc/carried.ts";
 import { requestBytesMax } from "../edges/grpc/message-limits.ts";
 import type { NodeCalls } from "../edges/grpc/node-calls.ts";
 import { nodesNatsName } from "../lib/pki/presented.ts";
+import { UserError } from "../lib/user-error.ts";
 import { serveNodeLinks } from "../runtime/calls/node-links.ts";
 import { serveSiteLinks } from "../runtime/calls/site-links.ts";
 import { NatsBus } from "../runtime/nats/bus.ts";
 import { openNodesLink } from "../runtime/nats/connection.ts";
 import { createUser, NodesAccess, type KeyPair } from "../runtime/nats/nodes-access.ts";
-import { startNodesServer } from "../runtime/nats/server.ts";
+import { NatsServerProblem, startNodesServer } from "../runtime/nats/server.ts";
 import { createSigningAccount } from "../runtime/nats/signing-key.ts";
 import type { Telemetry } from "../runtime/ports/index.ts";
 import { formatHostPort, type HostPort } from "./addresses.ts";
@@ -61,6 +62,11 @@ export async function serveNodesNats(
     undo.push(() => identity.stop());
     const [startedWith] = identity.fingerprints();
     const [issuer, systemUser, nodesUser] = [createSigningAccount(), createUser(), createUser()];
+    const flags = new Map([
+      [listen.port, "--listen-nodes-nats"],
+      [webSockets?.port, "--listen-nodes-wss"],
+      [leafNodes?.listen.port, "--listen-leaf-nodes"],
+    ]);
     const server = await startNodesServer({
       dataDir: join(dataDir, "nodes"),
       host: listen.host,
@@ -78,6 +84,12 @@ export async function serveNodesNats(
         leafNodes: leafNodes === null ? null : formatHostPort(leafNodes.listen),
         webSockets: webSockets === null ? null : formatHostPort(webSockets),
       },
+    }).catch((error: unknown) => {
+      const port = error instanceof NatsServerProblem ? error.port : null;
+      const flag = port === null ? undefined : flags.get(port);
+      if (flag === undefined) throw error;
+      const sentence = `port ${port} is in use by another process: stop that one, or choose another with ${flag}`;
+      throw new UserError(sentence, { cause: error });
     });
     undo.push(() => server.stop());
     identity.onRenewed(() => server.reload());

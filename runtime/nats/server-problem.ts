@@ -7,8 +7,11 @@ type NatsServerFailure = "missing" | "in-use" | "port-taken" | "unwritable" | "f
 export class NatsServerProblem extends Error {
   override readonly name = "NatsServerProblem";
   readonly kind: NatsServerFailure;
-  constructor(kind: NatsServerFailure, message: string, options?: ErrorOptions) {
+  /** The port that another process has; null for other reasons. */
+  readonly port: number | null;
+  constructor(kind: NatsServerFailure, message: string, options: ErrorOptions & { readonly port?: number } = {}) {
     super(message, options);
     this.kind = kind;
+    this.port = options.port ?? null;
   }
 }

@@ -503,10 +503,8 @@ function freePort(port: number, host: string): Promise<number | null> {
 }
 
 function portInUse(kind: "in-use" | "port-taken", port: number): NatsServerProblem {
-  return new NatsServerProblem(
-    kind,
-    `port ${port} is in use by another process: stop that one, or choose another port for NATS`,
-  );
+  const sentence = `port ${port} is in use by another process: stop that one, or choose another port for NATS`;
+  return new NatsServerProblem(kind, sentence, { port });
 }
 
 function asProblem(error: unknown, dataDir: string): unknown {

@@ -73,6 +73,11 @@ test.serial("a failing command says why in one sentence and exits with status 1"
   const cases: readonly [RegExp, () => Promise<Ran>][] = [
     [/is in use/, () => manager("taken", taken)],
     [/is in use/, () => run(["start", "--once", "--data-dir", dir("start"), "--listen", taken])],
+    [/is in use .* with --listen-nodes-nats$/, () => manager("nodes", listen, "--listen-nodes-nats", taken)],
+    ...["--listen-nodes-wss", "--listen-leaf-nodes"].map((flag): (typeof cases)[number] => [
+      new RegExp(`is in use .* with ${flag}$`),
+      async () => manager(flag, listen, "--listen-nodes-nats", `127.0.0.1:${await freePort()}`, flag, taken),
+    ]),
     [/not an address of this machine/, () => manager("foreign", "192.0.2.7:2377")],
     [/cannot write the data dir .*file .*--data-dir/, () => manager("file", listen)],
     [/cannot write the data dir .*file .*--data-dir/, () => run(["up", "--data-dir", file, "--listen", listen])],
