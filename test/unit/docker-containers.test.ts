@@ -9,14 +9,20 @@ import {
   ContainerSpec,
   ContainerStatus,
   GenericRuntimeSpec,
+  Meta,
+  Mount,
+  Mount_Type as MountType,
   Network,
   NetworkAttachment,
   NetworkAttachmentSpec,
   NetworkSpec,
+  PortConfig,
+  PortStatus,
   Task,
   TaskSpec,
   TaskState,
   TaskStatus,
+  Timestamp,
 } from "../../proto/gen/messages.ts";
 import { SimClock } from "../../runtime/sim/clock.ts";
 import { testManager, type TestManager } from "../support/manager.ts";
@@ -39,13 +45,13 @@ test("containers are counted anew after each change, and for each store", (t) =>
 /** The objects that a list answers with. */
 async function listed(
   list: Handler,
-  { store }: Pick<TestManager, "store">,
+  { store, tasks }: Pick<TestManager, "store"> & { readonly tasks?: readonly Task[] },
   filters: Readonly<Record<string, readonly string[]>>,
   version = "1.45",
 ): Promise<readonly Readonly<Record<string, unknown>>[]> {
   let text = "";
   const response = { writeHead: () => undefined, end: (rest: string) => (text += rest) };
-  const calls = { unary: () => Promise.resolve({ tasks: [...store.all("task")] }) };
+  const calls = { unary: () => Promise.resolve({ tasks: tasks ?? [...store.all("task")] }) };
   const query = new URLSearchParams({ all: "1", filters: JSON.stringify(filters) });
   const backend = { store, clock: new SimClock() };
   const signal = new AbortController().signal;
@@ -93,6 +99,57 @@ test("containers are filtered as by an engine", async (t) => {
   t.is(await ids({ "is-task": ["0"] }), "");
   t.is(await ids({ ancestor: ["bb"] }), "0ab0 1ab1");
   t.is(await ids({ ancestor: ["b"] }), "");
+});
+
+test("containers are filtered by age, ports and mounts", async (t) => {
+  const tasks = ["old", "mid", "new"].map((name, at) =>
+    Task.create({
+      id: name,
+      slot: 1,
+      meta: Meta.create({ createdAt: Timestamp.create({ seconds: 100, nanos: at }) }),
+      spec: TaskSpec.create({
+        container: ContainerSpec.create({
+          mounts: [
+            Mount.create({ type: MountType.VOLUME, source: `${name}-data`, target: "/data" }),
+            Mount.create({ type: MountType.BIND, source: "/srv", target: `/${name}` }),
+          ],
+        }),
+      }),
+      status: TaskStatus.create({
+        state: TaskState.RUNNING,
+        portStatus: PortStatus.create({
+          ports: [PortConfig.create({ targetPort: 80, publishedPort: 8_000 + at, protocol: at === 2 ? 1 : 0 })],
+        }),
+      }),
+      serviceAnnotations: Annotations.create({ name }),
+    }),
+  );
+  const manager = { store: testManager().store, tasks };
+  const names = async (filters: Readonly<Record<string, readonly string[]>>): Promise<string> =>
+    (await listed(listContainers, manager, filters))
+      .map(({ Names }) => (Names as readonly string[])[0]?.split(/[/.]/)[1])
+      .join(" ");
+  t.is(await names({}), "new mid old");
+  t.is(await names({ before: ["mid.1.mid"] }), "old");
+  t.is(await names({ since: ["/mid.1.mid"] }), "new");
+  t.is(await names({ before: ["new"], since: ["old"] }), "mid");
+  t.is(await names({ publish: ["8001"] }), "mid");
+  t.is(await names({ publish: ["8000-8002/tcp"] }), "mid old");
+  t.is(await names({ publish: ["8002/udp", "8000"] }), "new old");
+  t.is(await names({ publish: ["80"] }), "", "not the container's port");
+  t.is(await names({ volume: ["mid-data"] }), "mid");
+  t.is(await names({ volume: ["/data"] }), "new mid old");
+  t.is(await names({ volume: ["/srv"], publish: ["8000"] }), "old");
+  t.is(await names({ volume: ["data"] }), "");
+  const refusal = async (name: string, value: string): Promise<string> => {
+    const error = await t.throwsAsync<Failure>(listed(listContainers, manager, { [name]: [value] }));
+    return `${error?.status} ${error?.message}`;
+  };
+  t.is(await refusal("before", "absent"), "404 no such container absent");
+  t.is(
+    await refusal("health", "healthy"),
+    `501 the filter "health" is known to the engine of a node only: run 'docker ps' there`,
+  );
 });
 
 test("values of a filter that no container can have are refused in the words of the version", async (t) => {

@@ -3,6 +3,7 @@ import { ControlService, ListTasksRequest, TaskState, type Task } from "../../..
 import { enumWord, timeText } from "../../../lib/docker-objects/values.ts";
 import { humanDuration } from "../../../lib/human-duration.ts";
 import type { Store } from "../../../runtime/store/store.ts";
+import { isOlder } from "../api-version.ts";
 import { badRequest, Failure } from "../failure.ts";
 import type { Filters } from "../filters.ts";
 import { isSet } from "../go-text.ts";
@@ -90,6 +91,11 @@ function createdSeconds({ meta }: Task): number {
   return meta?.createdAt?.seconds ?? 0;
 }
 
+function newestFirst({ task: a }: TaskContainer, { task: b }: TaskContainer): number {
+  const nanos = ({ meta }: Task): number => meta?.createdAt?.nanos ?? 0;
+  return createdSeconds(b) - createdSeconds(a) || nanos(b) - nanos(a);
+}
+
 function statusText({ state, task }: TaskContainer, now: number): string {
   const since = humanDuration(Math.max(0, now - (task.status?.timestamp?.seconds ?? 0) * 1_000));
   if (state === "created") return "Created";
@@ -101,13 +107,47 @@ function words({ spec }: Task): readonly string[] {
   return [...(spec?.container?.command ?? []), ...(spec?.container?.args ?? [])];
 }
 
-function portsOf({ status }: Task): readonly unknown[] {
+interface PublishedPort {
+  readonly IP: string;
+  readonly PrivatePort: number;
+  readonly PublicPort: number;
+  readonly Type: string;
+}
+
+function portsOf({ status }: Task): readonly PublishedPort[] {
   return (status?.portStatus?.ports ?? []).map(({ protocol, publishedPort, targetPort }) => ({
     IP: "0.0.0.0",
     PrivatePort: targetPort,
     PublicPort: publishedPort,
     Type: ["tcp", "udp", "sctp"][protocol] ?? "tcp",
   }));
+}
+
+interface Mounted {
+  readonly Type: string;
+  /** Of volumes only. */
+  readonly Name?: string;
+  readonly Source: string;
+  readonly Destination: string;
+  readonly Mode: string;
+  readonly RW: boolean;
+  readonly Propagation: string;
+}
+
+/** As the spec has them: only the engine of a node knows where it keeps a volume, and the volumes of images. */
+function mountsOf({ spec }: Task): readonly Mounted[] {
+  return (spec?.container?.mounts ?? []).map(({ readonly, source, target, type }) => {
+    const Type = enumWord({ bind: 0, volume: 1, tmpfs: 2, npipe: 3, cluster: 4 }, type);
+    return {
+      Type,
+      ...(Type === "volume" ? { Name: source } : {}),
+      Source: source,
+      Destination: target,
+      Mode: "",
+      RW: !readonly,
+      Propagation: "",
+    };
+  });
 }
 
 function networksOf({ networks }: Task): Readonly<Record<string, unknown>> {
@@ -151,7 +191,7 @@ function summary(container: TaskContainer, now: number): unknown {
     Status: statusText(container, now),
     HostConfig: { NetworkMode: "default" },
     NetworkSettings: { Networks: networksOf(task) },
-    Mounts: [],
+    Mounts: mountsOf(task),
   };
 }
 
@@ -174,7 +214,7 @@ const known = [
   "volume",
 ];
 /** Filters by what only the engine of a node knows. */
-const unknownHere = ["before", "expose", "health", "isolation", "publish", "since", "volume"];
+const unknownHere = ["expose", "health", "isolation"];
 
 const states = ["paused", "restarting", "removing", "running", "dead", "created", "exited"];
 
@@ -189,7 +229,53 @@ function demandValues(filters: Filters, isOld: boolean): void {
   filters.flag("is-task", false);
 }
 
-function passes(filters: Filters, { id, image, labels, name, state, task }: TaskContainer): boolean {
+const portMax = 65_535;
+
+/** Ports and ranges such as `80`, `80/udp` and `8000-8080/tcp`, each as `80/tcp`. Throws Failure. */
+function publishedPorts(filters: Filters, { version }: Pick<DockerRequest, "version">): ReadonlySet<string> {
+  const wanted = new Set<string>();
+  const isOld = isOlder(version, "1.44");
+  for (const value of filters.of("publish")) {
+    if (value.includes(":")) throw new Failure(500, `filter for 'publish' should not contain ':': ${value}`);
+    const [range = "", protocol = "tcp"] = value.split("/");
+    const refuse = (reason: string): Failure =>
+      new Failure(500, `error while looking up for publish ${value}: ${reason}`);
+    if (range === "") throw refuse(isOld ? "Empty string specified for ports." : "empty string specified for ports");
+    const [start = 0, end = start] = range.split("-", 2).map((text) => {
+      const wrong = (why: string): Failure => refuse(`strconv.ParseUint: parsing ${JSON.stringify(text)}: ${why}`);
+      if (!/^\d+$/.test(text)) throw wrong("invalid syntax");
+      if (Number(text) > portMax) throw wrong("value out of range");
+      return Number(text);
+    });
+    if (end < start)
+      throw refuse(`${isOld ? "Invalid range specified for the Port" : "invalid range specified for port"}: ${range}`);
+    for (let port = start; port <= end; port += 1) wanted.add(`${port}/${protocol.toLowerCase()}`);
+  }
+  return wanted;
+}
+
+function hasMount(task: Task, wanted: string): boolean {
+  return mountsOf(task).some(({ Destination, Source }) => Source === wanted || Destination === wanted);
+}
+
+/** The part of a list, newest first, that is older than one container and newer than another. Throws Failure. */
+function between(all: readonly TaskContainer[], filters: Filters, isOld: boolean): readonly TaskContainer[] {
+  const placeOf = (name: string): number | undefined => {
+    const wanted = filters.of(name).at(-1);
+    if (wanted === undefined) return undefined;
+    const at = all.findIndex((each) => isCalled(each, wanted.replace(/^\//, "")));
+    if (at < 0) throw new Failure(isOld ? 500 : 404, `no such container ${wanted}`);
+    return at;
+  };
+  const [before = -1, since] = [placeOf("before"), placeOf("since")];
+  return all.slice(before + 1, since);
+}
+
+function passes(
+  filters: Filters,
+  ports: ReadonlySet<string>,
+  { id, image, labels, name, state, task }: TaskContainer,
+): boolean {
   const exitCode = String(task.status?.container?.exitCode ?? 0);
   const isOn = (wanted: string): boolean =>
     task.networks.some(
@@ -207,6 +293,8 @@ function passes(filters: Filters, { id, image, labels, name, state, task }: Task
     (filters.of("exited").length === 0 || (state === "exited" && filters.of("exited").includes(exitCode))) &&
     (filters.of("network").length === 0 || filters.of("network").some(isOn)) &&
     filters.allows("node", task.nodeId) &&
+    (ports.size === 0 || portsOf(task).some(({ PublicPort, Type }) => ports.has(`${PublicPort}/${Type}`))) &&
+    (filters.of("volume").length === 0 || filters.of("volume").some((each) => hasMount(task, each))) &&
     filters.flag("is-task", false) !== false
   );
 }
@@ -244,18 +332,24 @@ export const listContainers: Handler = async (request) => {
     isSet(query.get("all")) || limit > 0 || filters.of("status").length > 0 || filters.of("exited").length > 0;
   demandValues(filters, hasOldWords(request));
   const now = backend.clock.now();
-  const found = [...containersOf(backend.store, await listedTasks(request))]
-    .filter((container) => (isAll || container.state === "running") && passes(filters, container))
-    .toSorted((a, b) => createdSeconds(b.task) - createdSeconds(a.task));
+  const ports = publishedPorts(filters, request);
+  const all = [...containersOf(backend.store, await listedTasks(request))].toSorted(newestFirst);
+  const found = between(all, filters, hasOldWords(request)).filter(
+    (container) => (isAll || container.state === "running") && passes(filters, ports, container),
+  );
   return writeList(request, limit > 0 ? found.slice(0, limit) : found, (container) => summary(container, now));
 };
+
+function isCalled({ id, name, task }: TaskContainer, wanted: string): boolean {
+  return id === wanted || name === wanted || task.id === wanted;
+}
 
 /** By id, its beginning, or name; also by the id of the task. Rejects with Failure. */
 export async function findContainer(request: DockerRequest, wanted: string): Promise<TaskContainer> {
   const plain = wanted.replace(/^\//, "");
   const found: TaskContainer[] = [];
   for (const container of containersOf(request.backend.store, await listedTasks(request))) {
-    if (container.id === plain || container.name === plain || container.task.id === plain) return container;
+    if (isCalled(container, plain)) return container;
     if (plain !== "" && container.id.startsWith(plain)) found.push(container);
   }
   if (found.length > 1) throw new Failure(400, `Multiple IDs found with provided prefix: ${plain}`);
@@ -314,14 +408,7 @@ export const inspectContainer: Handler = async (request) => {
       Memory: task.spec?.resources?.limits?.memoryBytes ?? 0,
     },
     GraphDriver: { Name: "", Data: null },
-    Mounts: (container?.mounts ?? []).map(({ readonly, source, target, type }) => ({
-      Type: enumWord({ bind: 0, volume: 1, tmpfs: 2, npipe: 3, cluster: 4 }, type),
-      Source: source,
-      Destination: target,
-      Mode: "",
-      RW: !readonly,
-      Propagation: "",
-    })),
+    Mounts: mountsOf(task),
     Config: {
       Hostname: container?.hostname ?? "",
       Domainname: "",
