@@ -145,7 +145,7 @@ test("containers are filtered by age, ports and mounts", async (t) => {
     const error = await t.throwsAsync<Failure>(listed(listContainers, manager, { [name]: [value] }));
     return `${error?.status} ${error?.message}`;
   };
-  t.is(await refusal("before", "absent"), "404 no such container absent");
+  t.is(await refusal("before", "absent"), "404 No such container: absent");
   t.is(
     await refusal("health", "healthy"),
     `501 the filter "health" is known to the engine of a node only: run 'docker ps' there`,

@@ -3,7 +3,6 @@ import { ControlService, ListTasksRequest, TaskState, type Task } from "../../..
 import { enumWord, timeText } from "../../../lib/docker-objects/values.ts";
 import { humanDuration } from "../../../lib/human-duration.ts";
 import type { Store } from "../../../runtime/store/store.ts";
-import { isOlder } from "../api-version.ts";
 import { badRequest, Failure } from "../failure.ts";
 import type { Filters } from "../filters.ts";
 import { isSet } from "../go-text.ts";
@@ -232,23 +231,21 @@ function demandValues(filters: Filters, isOld: boolean): void {
 const portMax = 65_535;
 
 /** Ports and ranges such as `80`, `80/udp` and `8000-8080/tcp`, each as `80/tcp`. Throws Failure. */
-function publishedPorts(filters: Filters, { version }: Pick<DockerRequest, "version">): ReadonlySet<string> {
+function publishedPorts(filters: Filters): ReadonlySet<string> {
   const wanted = new Set<string>();
-  const isOld = isOlder(version, "1.44");
   for (const value of filters.of("publish")) {
     if (value.includes(":")) throw new Failure(500, `filter for 'publish' should not contain ':': ${value}`);
     const [range = "", protocol = "tcp"] = value.split("/");
     const refuse = (reason: string): Failure =>
       new Failure(500, `error while looking up for publish ${value}: ${reason}`);
-    if (range === "") throw refuse(isOld ? "Empty string specified for ports." : "empty string specified for ports");
+    if (range === "") throw refuse("Empty string specified for ports.");
     const [start = 0, end = start] = range.split("-", 2).map((text) => {
       const wrong = (why: string): Failure => refuse(`strconv.ParseUint: parsing ${JSON.stringify(text)}: ${why}`);
       if (!/^\d+$/.test(text)) throw wrong("invalid syntax");
       if (Number(text) > portMax) throw wrong("value out of range");
       return Number(text);
     });
-    if (end < start)
-      throw refuse(`${isOld ? "Invalid range specified for the Port" : "invalid range specified for port"}: ${range}`);
+    if (end < start) throw refuse(`Invalid range specified for the Port: ${range}`);
     for (let port = start; port <= end; port += 1) wanted.add(`${port}/${protocol.toLowerCase()}`);
   }
   return wanted;
@@ -264,7 +261,7 @@ function between(all: readonly TaskContainer[], filters: Filters, isOld: boolean
     const wanted = filters.of(name).at(-1);
     if (wanted === undefined) return undefined;
     const at = all.findIndex((each) => isCalled(each, wanted.replace(/^\//, "")));
-    if (at < 0) throw new Failure(isOld ? 500 : 404, `no such container ${wanted}`);
+    if (at < 0) throw isOld ? new Failure(500, `no such container ${wanted}`) : noContainer(wanted);
     return at;
   };
   const [before = -1, since] = [placeOf("before"), placeOf("since")];
@@ -332,13 +329,17 @@ export const listContainers: Handler = async (request) => {
     isSet(query.get("all")) || limit > 0 || filters.of("status").length > 0 || filters.of("exited").length > 0;
   demandValues(filters, hasOldWords(request));
   const now = backend.clock.now();
-  const ports = publishedPorts(filters, request);
+  const ports = publishedPorts(filters);
   const all = [...containersOf(backend.store, await listedTasks(request))].toSorted(newestFirst);
   const found = between(all, filters, hasOldWords(request)).filter(
     (container) => (isAll || container.state === "running") && passes(filters, ports, container),
   );
   return writeList(request, limit > 0 ? found.slice(0, limit) : found, (container) => summary(container, now));
 };
+
+function noContainer(wanted: string): Failure {
+  return new Failure(404, `No such container: ${wanted}`);
+}
 
 function isCalled({ id, name, task }: TaskContainer, wanted: string): boolean {
   return id === wanted || name === wanted || task.id === wanted;
@@ -353,7 +354,7 @@ export async function findContainer(request: DockerRequest, wanted: string): Pro
     if (plain !== "" && container.id.startsWith(plain)) found.push(container);
   }
   if (found.length > 1) throw new Failure(400, `Multiple IDs found with provided prefix: ${plain}`);
-  if (found[0] === undefined) throw new Failure(404, `No such container: ${wanted}`);
+  if (found[0] === undefined) throw noContainer(wanted);
   return found[0];
 }
 
